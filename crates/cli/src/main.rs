@@ -1,0 +1,3 @@
+//! The binary: serve, run, and the rest on the HTTP API.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! What the product does: one file a use case, one actor a sandbox.

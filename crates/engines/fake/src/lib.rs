@@ -1,0 +1,1 @@
+//! A plain child process behind the engine trait; for tests only.

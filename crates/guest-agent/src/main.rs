@@ -1,0 +1,3 @@
+//! Process 1 of a sandbox.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! What we do to the machine: children, cgroups, mounts, FIFOs.

@@ -1,0 +1,1 @@
+//! The resettable byte stream between host and agent, both ends.

@@ -1,0 +1,43 @@
+//! What a sandbox may use of the machine.
+
+use serde::{Deserialize, Serialize};
+
+/// Ceilings of one sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Processors, in whole cores; 1 to 64.
+    pub cpu: u32,
+    /// Memory in MiB; 128 to 65536. What the guest sees as its total.
+    pub memory_mb: u64,
+    /// What the guest may write to its disk, in MiB; 64 to 1048576.
+    pub disk_mb: u64,
+    /// Processes and threads; fixed by the template's class, not by the caller.
+    pub pids: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            cpu: 2,
+            memory_mb: 2048,
+            disk_mb: 8192,
+            pids: 1024,
+        }
+    }
+}
+
+/// The largest request body of a JSON route, in bytes (1 MiB).
+pub const MAX_JSON_BODY: usize = 1 << 20;
+/// The largest file that one write may carry, in bytes. The contract of old clients says 32 MiB at least
+/// (pandastack-v1 §2.9); ours streams, so the ceiling is the sandbox's disk.
+pub const MAX_FILE_BODY: u64 = 4 << 30;
+/// Contexts that one sandbox may hold (pandastack-v1 §4.5 says 8; ours are cheap).
+pub const MAX_CONTEXTS: usize = 32;
+/// Commands that may run at once in one sandbox.
+pub const MAX_EXECS: usize = 256;
+/// The longest deadline that a caller may set on a cell or a command, in seconds (24 h).
+pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
+/// Deadline of a cell when the caller names none, in seconds (pandastack-v1 §2.10).
+pub const DEFAULT_CELL_TIMEOUT_SECONDS: u64 = 30;
+/// Idle limit of a sandbox when the caller names none, in seconds (pandastack-v1 §4.1).
+pub const DEFAULT_TTL_SECONDS: u64 = 3600;

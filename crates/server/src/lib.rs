@@ -1,0 +1,1 @@
+//! Config, wiring, task tree, shutdown.

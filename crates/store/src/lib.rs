@@ -1,0 +1,1 @@
+//! SQL: migrations, one file a table. Decides nothing.

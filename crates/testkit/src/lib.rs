@@ -1,0 +1,1 @@
+//! The whole stack in one call, on the fake engine.

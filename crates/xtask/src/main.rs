@@ -1,0 +1,3 @@
+//! Checks and generators that make lint runs.
+
+fn main() {}
