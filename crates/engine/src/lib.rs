@@ -19,6 +19,9 @@ pub struct Capabilities {
     pub version: String,
     /// Whether [`Engine::snapshot`] works on a machine that then goes on.
     pub snapshot_running: bool,
+    /// Whether a snapshot carries memory and disk. Where it does not, [`Engine::restore`] starts process 1 anew on the
+    /// plain rootfs, and whatever was warmed before the snapshot has to be warmed again.
+    pub memory_snapshot: bool,
     /// Whether machines can be frozen in memory.
     pub pause: bool,
     /// Whether the disk ceiling is enforced.
