@@ -24,4 +24,12 @@ impl Isolation {
             Self::Vm => "vm",
         }
     }
+
+    /// The level of that word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::None, Self::Kernel, Self::Vm]
+            .into_iter()
+            .find(|level| level.as_str() == word)
+    }
 }

@@ -5,6 +5,7 @@
 pub mod error;
 pub mod ids;
 pub mod isolation;
+pub mod key;
 pub mod lifecycle;
 pub mod limits;
 pub mod names;
@@ -15,6 +16,7 @@ pub mod spec;
 pub use error::{ErrorCode, Refusal};
 pub use ids::{BuildId, ContextId, ExecId, KeyId, MachineId, SandboxId, WorkspaceId};
 pub use isolation::Isolation;
+pub use key::Scope;
 pub use lifecycle::{Event, State};
 pub use limits::Limits;
 pub use names::TemplateName;

@@ -114,6 +114,22 @@ impl State {
             Self::Failed => "failed",
         }
     }
+
+    /// The state of that word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [
+            Self::Creating,
+            Self::Running,
+            Self::Paused,
+            Self::Hibernated,
+            Self::Stopping,
+            Self::Deleted,
+            Self::Failed,
+        ]
+        .into_iter()
+        .find(|state| state.as_str() == word)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,17 @@
 //! What a sandbox may use of the machine.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
+
+use crate::Refusal;
+
+/// Processors that a caller may ask for.
+pub const CPU_RANGE: RangeInclusive<u32> = 1..=64;
+/// Memory that a caller may ask for, in MiB.
+pub const MEMORY_MB_RANGE: RangeInclusive<u64> = 128..=65_536;
+/// Disk that a caller may ask for, in MiB.
+pub const DISK_MB_RANGE: RangeInclusive<u64> = 64..=1_048_576;
 
 /// Ceilings of one sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,6 +37,33 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Checks that every ceiling is in its range.
+    ///
+    /// # Errors
+    /// `InvalidRequest` naming the field and its range.
+    pub fn check(&self) -> Result<(), Refusal> {
+        fn within<T: PartialOrd + std::fmt::Display>(
+            field: &str,
+            value: T,
+            range: &RangeInclusive<T>,
+            unit: &str,
+        ) -> Result<(), Refusal> {
+            if range.contains(&value) {
+                return Ok(());
+            }
+            let (low, high) = (range.start(), range.end());
+            Err(Refusal::field(
+                field,
+                format!("{field} must be {low} to {high}{unit}, not {value}"),
+            ))
+        }
+        within("cpu", self.cpu, &CPU_RANGE, " cores")?;
+        within("memory_mb", self.memory_mb, &MEMORY_MB_RANGE, " MiB")?;
+        within("disk_mb", self.disk_mb, &DISK_MB_RANGE, " MiB")
+    }
+}
+
 /// The largest request body of a JSON route, in bytes (1 MiB).
 pub const MAX_JSON_BODY: usize = 1 << 20;
 /// The largest file that one write may carry, in bytes. The contract of old clients says 32 MiB at least
@@ -41,3 +79,25 @@ pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 pub const DEFAULT_CELL_TIMEOUT_SECONDS: u64 = 30;
 /// Idle limit of a sandbox when the caller names none, in seconds (pandastack-v1 §4.1).
 pub const DEFAULT_TTL_SECONDS: u64 = 3600;
+/// The longest idle limit that a caller may set, in seconds (365 days).
+pub const MAX_TTL_SECONDS: u64 = 365 * 86_400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ceiling_outside_its_range_is_refused_by_its_name() {
+        assert!(Limits::default().check().is_ok());
+        let none = Limits {
+            memory_mb: 0,
+            ..Limits::default()
+        };
+        assert_eq!(none.check().unwrap_err().field.as_deref(), Some("memory_mb"));
+        let huge = Limits {
+            disk_mb: u64::MAX,
+            ..Limits::default()
+        };
+        assert_eq!(huge.check().unwrap_err().field.as_deref(), Some("disk_mb"));
+    }
+}

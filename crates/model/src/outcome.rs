@@ -17,6 +17,25 @@ pub enum GoneReason {
 }
 
 impl GoneReason {
+    /// The word used on the wire and in the store.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Expired => "expired",
+            Self::MachineDied => "machine_died",
+            Self::CreateFailed => "create_failed",
+        }
+    }
+
+    /// The reason of that word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Deleted, Self::Expired, Self::MachineDied, Self::CreateFailed]
+            .into_iter()
+            .find(|reason| reason.as_str() == word)
+    }
+
     /// One clause for a message, as in "the sandbox is gone: ...".
     #[must_use]
     pub fn clause(self) -> &'static str {
