@@ -1,1 +1,5 @@
 //! SQL: migrations, one file a table. Decides nothing.
+
+/// The database of one server.
+#[derive(Debug, Clone)]
+pub struct Store {}

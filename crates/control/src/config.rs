@@ -1,0 +1,43 @@
+//! What an operator may set about this crate's work.
+
+use std::{path::PathBuf, time::Duration};
+
+/// Settings of [`Control`](crate::Control). `Default` is what `atoll serve` uses when nothing is configured.
+#[derive(Debug, Clone)]
+pub struct ControlConfig {
+    /// A folder on the file system that holds machines' disks; creates are refused when it is nearly full.
+    pub state_dir: PathBuf,
+    /// Sandboxes that may live at once on this host.
+    pub max_live_sandboxes: usize,
+    /// Memory of the host that creates leave free, in MiB.
+    pub memory_reserve_mb: u64,
+    /// What a new sandbox is expected to hold at first, in MiB. Memory is not set aside for a sandbox's whole ceiling:
+    /// an idle one holds a few dozen MiB, and what is really free is read at each create.
+    pub memory_per_create_mb: u64,
+    /// Disk space that creates leave free, in MiB.
+    pub disk_reserve_mb: u64,
+    /// How long a machine may take from its restore to the agent's acknowledgement.
+    pub create_timeout: Duration,
+    /// How long the agent may stay silent on a call that it answers at once, before it counts as lost.
+    pub agent_timeout: Duration,
+    /// Calls that may be open at once on one sandbox.
+    pub max_calls_per_sandbox: usize,
+    /// For how long ended sandboxes, their events, builds and idempotency keys are kept.
+    pub retention: Duration,
+}
+
+impl Default for ControlConfig {
+    fn default() -> Self {
+        Self {
+            state_dir: PathBuf::from("."),
+            max_live_sandboxes: 500,
+            memory_reserve_mb: 1024,
+            memory_per_create_mb: 192,
+            disk_reserve_mb: 1024,
+            create_timeout: Duration::from_secs(25),
+            agent_timeout: Duration::from_secs(10),
+            max_calls_per_sandbox: 512,
+            retention: Duration::from_secs(7 * 86_400),
+        }
+    }
+}
