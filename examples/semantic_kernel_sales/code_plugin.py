@@ -18,11 +18,13 @@ class CodePlugin:
     """Python with memory, and files, for one conversation.
 
     The sandbox is made with the plugin and ends with `close`. One code context lives in it, so that what a cell
-    defines is there in the next. Charts come back as pictures and are saved into `charts_folder` on this machine.
+    defines is there in the next; a cell may take `cell_seconds`. Charts come back as pictures and are saved into
+    `charts_folder` on this machine. The sandbox ends by itself when it was idle for `ttl_seconds`.
     """
 
-    def __init__(self, charts_folder: Path, ttl_seconds: int = 1800) -> None:
+    def __init__(self, charts_folder: Path, ttl_seconds: int = 1800, cell_seconds: int = 20) -> None:
         self.charts_folder = charts_folder
+        self.cell_seconds = cell_seconds
         self.charts: list[Path] = []
         self.timings: list[tuple[str, float]] = []
         started = time.perf_counter()
@@ -55,7 +57,7 @@ class CodePlugin:
     ) -> Annotated[str, "Output, last value, charts and errors of the run, as text."]:
         started = time.perf_counter()
         try:
-            execution = self._context.run_code(code, timeout_seconds=20)
+            execution = self._context.run_code(code, timeout_seconds=self.cell_seconds)
         except Exception as error:
             # A model can react to text; an exception would end its turn without telling it why.
             return f"The run failed: {error}"

@@ -1,0 +1,9 @@
+"""A real server for whoever needs one: the demo, the flows, the recipes and the measurements.
+
+Only the standard library is used, so that each of them can import it from its own environment.
+"""
+
+from .host import Leftovers, descendants, memory_of
+from .server import Server, ServerFailed, answering, repository
+
+__all__ = ["Leftovers", "Server", "ServerFailed", "answering", "descendants", "memory_of", "repository"]

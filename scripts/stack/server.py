@@ -1,0 +1,137 @@
+"""Starting, finding, killing and stopping one server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+# How long a server may take until it answers, in seconds. The first start builds and bakes the templates.
+FIRST_START = 1500
+# How long a server may take to end after SIGTERM, in seconds.
+LAST_STOP = 60
+
+
+def repository() -> Path:
+    """The top of this repository."""
+    return Path(__file__).resolve().parents[2]
+
+
+class ServerFailed(Exception):
+    """The server ended, or did not answer in time. Holds the end of its log."""
+
+
+def answering(url: str) -> bool:
+    """Whether a server at `url` says that sandboxes can be created."""
+    try:
+        with urllib.request.urlopen(f"{url}/healthz", timeout=2) as response:
+            return response.status == 200
+    except (OSError, urllib.error.URLError):
+        return False
+
+
+class Server:
+    """One `atoll serve` with a state folder of its own, and the key that it made at its first start.
+
+    The user's own configuration is never touched: the command line's folder lies inside the state folder.
+    """
+
+    def __init__(self, state: Path, program: list[str] | None = None) -> None:
+        self.state = state.resolve()
+        self.config_home = self.state / "client"
+        self.log = self.state / "server.log"
+        self._program = program or [os.environ.get("ATOLL_BINARY") or str(repository() / "target/release/atoll"), "serve"]
+        self._child: subprocess.Popen[bytes] | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def api_key(self) -> str:
+        """The key that the server made at its first start and kept for the command line."""
+        return json.loads((self.config_home / "atoll/config.json").read_text())["api_key"]
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        if self._child is None:
+            raise ServerFailed("the server was not started")
+        return self._child.pid
+
+    def environment(self) -> dict[str, str]:
+        """What a command-line client needs around it to talk to this server."""
+        own = {key: value for key, value in os.environ.items() if not key.startswith("ATOLL_")}
+        return own | {"XDG_CONFIG_HOME": str(self.config_home)}
+
+    def start(self, patience: float = FIRST_START) -> Server:
+        """Starts it, on the same port as before if there was one, and waits until it answers."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        self.config_home.mkdir(exist_ok=True)
+        self.port = self.port or free_port()
+        arguments = ["--state-dir", str(self.state), "--listen", f"127.0.0.1:{self.port}"]
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                [*self._program, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment(),
+                start_new_session=True,
+            )
+        self._wait(patience)
+        return self
+
+    def _wait(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        assert self._child is not None
+        while not answering(self.url):
+            if self._child.poll() is not None:
+                raise ServerFailed(f"the server ended with {self._child.returncode}:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                self.stop()
+                raise ServerFailed(f"no answer from {self.url} within {patience:.0f} s:\n{self.log_tail()}")
+            # There is no event to wait for: an HTTP server shows that it is ready by answering.
+            time.sleep(0.05)
+
+    def log_tail(self, lines: int = 30) -> str:
+        """The end of its log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def stop(self) -> int:
+        """Asks it to end and waits until it has. Returns its exit code."""
+        if self._child is None:
+            return 0
+        if self._child.poll() is None:
+            self._child.send_signal(signal.SIGTERM)
+            try:
+                self._child.wait(LAST_STOP)
+            except subprocess.TimeoutExpired:
+                self._child.kill()
+                self._child.wait()
+                raise ServerFailed(f"the server did not end within {LAST_STOP} s:\n{self.log_tail()}") from None
+        code = self._child.returncode
+        self._child = None
+        return code
+
+    def kill(self) -> None:
+        """Kills it as a crash would, and nothing else."""
+        assert self._child is not None
+        self._child.kill()
+        self._child.wait()
+        self._child = None
+
+
+def free_port() -> int:
+    """A port on the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
