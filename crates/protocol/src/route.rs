@@ -3,6 +3,7 @@
 //! | method and path | request | response |
 //! |---|---|---|
 //! | `POST /thaw` | [`ThawRequest`](crate::types::ThawRequest) | [`ThawReply`](crate::types::ThawReply) |
+//! | `GET /ping` | | 204 |
 //! | `GET /stats` | | [`Stats`](crate::types::Stats) |
 //! | `POST /exec` | records: `Json` [`ExecStart`](crate::types::ExecStart), then `Stdin`*, `StdinEnd` | records: `Json` [`ExecStarted`](crate::types::ExecStarted), `Stdout`/`Stderr`*, `Json` [`ExecEnd`](crate::types::ExecEnd) |
 //! | `GET /exec` | | `[`[`ExecInfo`](crate::types::ExecInfo)`]` |
@@ -29,6 +30,8 @@
 
 /// `POST`: make a restored machine a new one.
 pub const THAW: &str = "/thaw";
+/// `GET`: an empty answer, as soon as the agent can give one.
+pub const PING: &str = "/ping";
 /// `GET`: memory, processes, uptime.
 pub const STATS: &str = "/stats";
 /// `POST`: start a command; `GET`: list.

@@ -18,6 +18,13 @@ pub struct ThawRequest {
     pub env: BTreeMap<String, String>,
     /// Memory that the guest's programs may use, in MiB; the agent ends the greediest before it is passed.
     pub memory_mb: u64,
+    /// Processes and threads that the guest may have; the agent ends the greediest tree before it is passed.
+    #[serde(default = "default_pids")]
+    pub pids: u32,
+}
+
+fn default_pids() -> u32 {
+    atoll_model::Limits::default().pids
 }
 
 /// The agent's acknowledgement.
