@@ -1,0 +1,102 @@
+//! Server-sent events as the known clients parse them (pandastack-v1 §2.6): one `event:` and one `data:` line a frame,
+//! LF only, data in ASCII, `: ping` comments while nothing happens.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::response::{
+    IntoResponse, Response,
+    sse::{Event, KeepAlive, Sse},
+};
+use futures_util::{Stream, StreamExt};
+use http::{HeaderValue, header};
+use serde::Serialize;
+
+use crate::ascii::to_ascii_json;
+
+/// How often a comment is sent while a stream is silent. Half of the clients' 30 seconds without a byte.
+const PING_EVERY: Duration = Duration::from_secs(15);
+
+/// One frame.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    event: Option<&'static str>,
+    data: String,
+}
+
+impl Frame {
+    /// A named event.
+    pub(crate) fn named<T: Serialize>(event: &'static str, data: &T) -> Self {
+        Self {
+            event: Some(event),
+            data: encode(data),
+        }
+    }
+
+    /// Data without a name.
+    pub(crate) fn unnamed<T: Serialize>(data: &T) -> Self {
+        Self {
+            event: None,
+            data: encode(data),
+        }
+    }
+
+    /// A line that is not JSON; line breaks inside become spaces, since a frame has one data line.
+    pub(crate) fn text(event: Option<&'static str>, line: &str) -> Self {
+        Self {
+            event,
+            data: line.replace(['\r', '\n'], " "),
+        }
+    }
+}
+
+fn encode<T: Serialize>(data: &T) -> String {
+    to_ascii_json(data).unwrap_or_else(|error| {
+        tracing::error!(%error, "an event could not be written as JSON");
+        r#"{"error":"the server could not write this event"}"#.to_owned()
+    })
+}
+
+/// The response that sends these frames, each as soon as it is there.
+pub(crate) fn respond(frames: impl Stream<Item = Frame> + Send + 'static) -> Response {
+    let events = frames.map(|frame| {
+        let event = match frame.event {
+            Some(name) => Event::default().event(name),
+            None => Event::default(),
+        };
+        Ok::<_, Infallible>(event.data(frame.data))
+    });
+    let keep_alive = KeepAlive::new().interval(PING_EVERY).text("ping");
+    let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream; charset=utf-8"),
+    );
+    // A proxy in between must hand on each frame at once.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_frame_is_one_event_line_one_data_line_and_a_blank_one() {
+        let frames = [
+            Frame::named("stdout", &serde_json::json!({"chunk": "é\r\n"})),
+            Frame::unnamed(&serde_json::json!({"line": "x"})),
+            Frame::text(Some("done"), "end"),
+        ];
+        let response = respond(stream::iter(frames));
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream; charset=utf-8");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let expected = "event: stdout\ndata: {\"chunk\":\"\\u00e9\\r\\n\"}\n\n\
+                        data: {\"line\":\"x\"}\n\n\
+                        event: done\ndata: end\n\n";
+        assert_eq!(body, expected.as_bytes());
+    }
+}
