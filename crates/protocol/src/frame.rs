@@ -78,7 +78,11 @@ impl Default for Decoder {
 impl Decoder {
     /// Room for more bytes; never empty once [`next_frame`](Self::next_frame) gave none and the payload was consumed.
     pub fn space(&mut self) -> &mut [u8] {
-        let base = if self.payload.is_empty() { self.cursor } else { self.payload.start };
+        let base = if self.payload.is_empty() {
+            self.cursor
+        } else {
+            self.payload.start
+        };
         if base == self.end {
             (self.cursor, self.end, self.payload) = (0, 0, 0..0);
         } else if base > 0 && self.buffer.len() - self.end < PADDING {
@@ -297,8 +301,14 @@ mod tests {
         let bytes = encoded(&mut encoder, b"hi");
         assert_eq!(bytes.len(), PADDING + HEADER + 2 + TRAILER);
         assert!(bytes[..PADDING].iter().all(|byte| *byte == 0));
-        assert_eq!(hex(&bytes[PADDING..]), "80001234 80000002 6869 80001234".replace(' ', ""));
-        assert_eq!(hex(&encoded(&mut encoder, b"!")), "80001234 00000001 21 80001234".replace(' ', ""));
+        assert_eq!(
+            hex(&bytes[PADDING..]),
+            "80001234 80000002 6869 80001234".replace(' ', "")
+        );
+        assert_eq!(
+            hex(&encoded(&mut encoder, b"!")),
+            "80001234 00000001 21 80001234".replace(' ', "")
+        );
     }
 
     fn hex(bytes: &[u8]) -> String {

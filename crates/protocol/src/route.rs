@@ -20,13 +20,14 @@
 //! | `POST /contexts` | [`ContextCreate`](crate::types::ContextCreate) | [`ContextInfo`](crate::types::ContextInfo) |
 //! | `GET /contexts` | | `[`[`ContextInfo`](crate::types::ContextInfo)`]` |
 //! | `DELETE /contexts?id=` | | 204 |
-//! | `POST /contexts/run?id=` | [`CellRun`](crate::types::CellRun) | records: `Stdout`/`Stderr`*, `Json` [`CellEvent`](crate::types::CellEvent)*, the last of them `done` |
+//! | `POST /contexts/run?id=` | records: `Json` [`CellRun`](crate::types::CellRun) | records: `Stdout`/`Stderr`*, `Json` [`CellEvent`](crate::types::CellEvent)*, the last of them `done` |
 //! | `POST /contexts/interrupt?id=` | | 204 |
 //! | `POST /contexts/restart?id=` | | [`ContextInfo`](crate::types::ContextInfo) |
 //! | `POST /warm` | [`WarmRequest`](crate::types::WarmRequest) | 204, once the zygote is ready; for bakes |
 //!
-//! A refusal is a 4xx or 5xx with a JSON [`GuestRefusal`](crate::types::GuestRefusal). Closing the request stream of an exec
-//! or a cell before its end cancels it unless `detach` was set.
+//! A refusal is a 4xx or 5xx with a JSON [`GuestRefusal`](crate::types::GuestRefusal). Resetting the stream of an exec or
+//! a cell before its end cancels it unless `detach` was set. The end of the request body is no cancellation: it ends a
+//! command's standard input.
 
 /// `POST`: make a restored machine a new one.
 pub const THAW: &str = "/thaw";
@@ -44,6 +45,10 @@ pub const EXEC_SIGNAL: &str = "/exec/signal";
 pub const EXEC_RESIZE: &str = "/exec/resize";
 /// `GET`, `PUT`: a file's bytes.
 pub const FILE_CONTENT: &str = "/files/content";
+/// Of a file's answer: how many bytes follow, when that is known.
+pub const SIZE_HEADER: &str = "x-atoll-size";
+/// Of a file's write: permission bits in octal digits.
+pub const MODE_HEADER: &str = "x-atoll-mode";
 /// `GET`: one entry.
 pub const FILE_STAT: &str = "/files/stat";
 /// `GET`: a directory, in pages.
