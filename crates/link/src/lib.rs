@@ -20,7 +20,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::shared::{Side, Shared};
+use crate::shared::{Shared, Side};
 
 /// Opens the host's end. Nothing is sent before the first write.
 pub fn open<P: AsyncRead + AsyncWrite + Unpin>(port: P, epoch: u32) -> Stream<P> {
