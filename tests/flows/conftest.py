@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "fault(*rows): the rows of the list of faults that this test stands for")
     config.addinivalue_line("markers", "isolation: attacks the machine it runs on; only behind a real engine")
     config.addinivalue_line("markers", "full_template: needs what only the built template holds")
     config.addinivalue_line("markers", "slow: takes more than half a minute; run by `make test-all`")
@@ -197,3 +198,14 @@ def answers_at_once(bystander: Sandbox) -> Callable[[], None]:
         assert took(lambda: bystander.sh("true")) < 1.0
 
     return check
+
+
+@pytest.fixture(scope="session")
+def atoll(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command line, told where the server is by its environment only."""
+    binary = os.environ.get("ATOLL_BINARY") or str(TOP / "target/release/atoll")
+    if not Path(binary).exists():
+        pytest.skip(f"there is no {binary}")
+    home = tmp_path_factory.mktemp("no-config")
+    own = {"ATOLL_URL": stack.url, "ATOLL_API_KEY": stack.api_key, "XDG_CONFIG_HOME": str(home), "PATH": os.environ["PATH"]}
+    return ["env", "-i", *(f"{name}={value}" for name, value in own.items()), binary]
