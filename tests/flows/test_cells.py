@@ -79,7 +79,8 @@ def test_a_context_that_dies_is_told_at_once_with_how_and_what_it_had_printed(
     answer = context.rc(f"print('said', flush=True)\n{code}")
     assert time.monotonic() - started < 3
     assert answer.outcome == "context_died"
-    assert (answer.signal, answer.died_with) == (signal, exit_code)
+    assert answer.signal == signal
+    assert f"signal {signal}" in answer.error if signal else f"exit code {exit_code}" in answer.error
     assert answer.stdout == "said\n"
     assert answer.context_restarted is True
     assert context.value("1 + 1") == "2"
@@ -153,8 +154,8 @@ def test_a_chatty_child_process_finishes_and_is_capped(context: Context):
         "import subprocess; subprocess.run('head -c 20M /dev/zero | base64', shell=True).returncode", t=20
     )
     assert answer["results"][-1]["text/plain"] == "0"
-    assert answer.output["stdout"]["truncated"] is True
-    assert answer.output["stdout"]["total_bytes"] > 27_000_000
+    assert answer.truncated is True
+    assert answer.stdout_total_bytes > 27_000_000
 
 
 @pytest.mark.fault(29)

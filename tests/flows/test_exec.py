@@ -112,8 +112,8 @@ def test_a_deadline_is_kept_and_told_as_a_timeout(shared: Sandbox, command: str)
     late = at_deadline(shared, command, t=1)
     assert time.monotonic() - started < 2.5
     assert late.code == "timeout" and "timeout" in late.error
-    assert "exit_code" not in late.body
-    assert late.body["stdout"] == ("partial\n" if "partial" in command else "")
+    assert late.body["result"]["stdout"] == ("partial\n" if "partial" in command else "")
+    assert (late.body["result"]["outcome"], late.body["result"]["exit_code"]) == ("timeout", 124)
 
 
 @pytest.mark.fault(65)
