@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 
-def milliseconds(work: Any) -> float:
-    """How long a call takes."""
+def timed(work: Callable[[], Result]) -> tuple[float, Result]:
+    """How many milliseconds a call takes, and what it gives."""
     started = time.perf_counter()
-    work()
-    return (time.perf_counter() - started) * 1000
+    result = work()
+    return (time.perf_counter() - started) * 1000, result
 
 
 class Jupyter:
@@ -43,12 +46,11 @@ class Jupyter:
 
 def fresh_kernel() -> float:
     """Milliseconds until a new kernel has the imports that a sandbox's context comes with."""
-    kernels: list[Jupyter] = []
-    took = milliseconds(lambda: kernels.append(Jupyter()))
-    kernels[0].close()
+    took, kernel = timed(Jupyter)
+    kernel.close()
     return took
 
 
 def true_here() -> float:
     """Milliseconds of `true` as a child process of this one."""
-    return milliseconds(lambda: subprocess.run(["true"], check=True))
+    return timed(lambda: subprocess.run(["true"], check=True))[0]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from baselines import Jupyter, fresh_kernel, milliseconds, true_here
+from baselines import Jupyter, fresh_kernel, timed, true_here
 from http_client import Api, Sandbox
 from measure import Goal, Measure
 from raw_restore import RawRestore
@@ -51,14 +51,12 @@ class Foundation:
 
     def create(self) -> Measure:
         """A create until it is answered, against the restore of the same image by hand."""
-        measure = Measure(
-            "foundation.create", "ms", Goal(ratio_at_most=1.3), baseline_name="runsc restore"
-        )
+        measure = Measure("foundation.create", "ms", Goal(ratio_at_most=1.3), baseline_name="runsc restore")
         with self.sandbox() as model, RawRestore(self.server.state, model.id) as restore:
             for _ in range(self.n):
-                made: list[Sandbox] = []
-                measure.samples.append(milliseconds(lambda: made.append(Sandbox(self.api))))
-                made[0].delete()
+                took, made = timed(lambda: Sandbox(self.api))
+                measure.samples.append(took)
+                made.delete()
                 measure.baseline.append(restore.sample())
         return measure
 
@@ -73,8 +71,8 @@ class Foundation:
                 kernel.run("1+1")
             # These are short, so more of them cost little and tame the noise.
             for _ in range(self.n * 4):
-                measure.samples.append(milliseconds(lambda: sandbox.cell(context, "1+1")))
-                measure.baseline.append(milliseconds(lambda: kernel.run("1+1")))
+                measure.samples.append(timed(lambda: sandbox.cell(context, "1+1"))[0])
+                measure.baseline.append(timed(lambda: kernel.run("1+1"))[0])
         finally:
             kernel.close()
             self.api.send("DELETE", context).read()
@@ -84,13 +82,13 @@ class Foundation:
         """A new context whose first cell finds pandas imported."""
         measure = Measure("foundation.context_new", "ms", Goal(at_most=120), baseline_name="new ipykernel")
         for number in range(self.n):
-            made: list[str] = []
-            measure.samples.append(milliseconds(lambda: made.append(sandbox.context())))
+            took, made = timed(sandbox.context)
+            measure.samples.append(took)
             if number == 0:
-                loaded = sandbox.cell(made[0], "import sys; 'pandas' in sys.modules")["results"][0]["text/plain"]
+                loaded = sandbox.cell(made, "import sys; 'pandas' in sys.modules")["results"][0]["text/plain"]
                 if loaded != "True":
                     raise RuntimeError("a new context has no pandas imported")
-            self.api.send("DELETE", made[0]).read()
+            self.api.send("DELETE", made).read()
             # Seconds each, and far from the goal: a few tell enough.
             if number % max(1, self.n // 5) == 0:
                 measure.baseline.append(fresh_kernel())
@@ -103,7 +101,7 @@ class Foundation:
         for _ in range(5):
             run()
         for _ in range(self.n * 2):
-            measure.samples.append(milliseconds(run))
+            measure.samples.append(timed(run)[0])
             measure.baseline.append(true_here())
         return measure
 
@@ -120,7 +118,7 @@ class Foundation:
             transfer()
             with self.memory_watched(sandbox, measure):
                 for _ in range(self.n):
-                    measure.samples.append(FILE / 1e6 / (milliseconds(transfer) / 1000))
+                    measure.samples.append(FILE / 1e6 / (timed(transfer)[0] / 1000))
             yield measure
 
     @contextmanager

@@ -111,10 +111,11 @@ def table(measures: list[Measure]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     right = {1, 2, 3, 4, 7}
     lines = [
-        "  ".join(cell.rjust(width) if column in right else cell.ljust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     ]
-    remarks = [
-        f"{measure.name}: {text}" for measure in measures for text in (measure.remark, measure.fault) if text
-    ]
+    remarks = [f"{measure.name}: {text}" for measure in measures for text in (measure.remark, measure.fault) if text]
     return "\n".join([*lines, *remarks])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from scripted_model import Call, ScriptedModel  # noqa: E402
+from scripted_model import Call, ScriptedModel
 
 TOOLS = [{"type": "function", "function": {"name": "code-run_python", "parameters": {}}}]
 

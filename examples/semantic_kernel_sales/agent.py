@@ -25,10 +25,9 @@ from semantic_kernel.filters import FunctionInvocationContext
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "model"))
-from scripted_model import ScriptedModel  # noqa: E402
-
 from code_plugin import CodePlugin  # noqa: E402
 from model_script import decide  # noqa: E402
+from scripted_model import ScriptedModel  # noqa: E402
 
 QUESTION = """\
 Here are our sales. Save them as /work/sales.csv, then give me the top 3 regions by revenue and a bar chart of them.

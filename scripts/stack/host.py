@@ -95,8 +95,4 @@ class Leftovers:
 
 def cgroups_named(machines: set[str] | frozenset[str]) -> set[str]:
     """The control groups whose name holds one of these machines' ids."""
-    return {
-        str(folder)
-        for folder in CGROUPS.glob("**/")
-        if any(machine in folder.name for machine in machines)
-    }
+    return {str(folder) for folder in CGROUPS.glob("**/") if any(machine in folder.name for machine in machines)}

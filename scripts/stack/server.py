@@ -46,7 +46,10 @@ class Server:
         self.state = state.resolve()
         self.config_home = self.state / "client"
         self.log = self.state / "server.log"
-        self._program = program or [os.environ.get("ATOLL_BINARY") or str(repository() / "target/release/atoll"), "serve"]
+        self._program = program or [
+            os.environ.get("ATOLL_BINARY") or str(repository() / "target/release/atoll"),
+            "serve",
+        ]
         self._child: subprocess.Popen[bytes] | None = None
         self.port = 0
 

@@ -207,5 +207,10 @@ def atoll(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if not Path(binary).exists():
         pytest.skip(f"there is no {binary}")
     home = tmp_path_factory.mktemp("no-config")
-    own = {"ATOLL_URL": stack.url, "ATOLL_API_KEY": stack.api_key, "XDG_CONFIG_HOME": str(home), "PATH": os.environ["PATH"]}
+    own = {
+        "ATOLL_URL": stack.url,
+        "ATOLL_API_KEY": stack.api_key,
+        "XDG_CONFIG_HOME": str(home),
+        "PATH": os.environ["PATH"],
+    }
     return ["env", "-i", *(f"{name}={value}" for name, value in own.items()), binary]

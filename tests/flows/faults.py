@@ -1,6 +1,6 @@
 """Which test stands for which row of the list of faults: read off the `fault` markers.
 
-    python tests/flows/faults.py            prints FAULTS.md
+python tests/flows/faults.py            prints FAULTS.md
 """
 
 from __future__ import annotations

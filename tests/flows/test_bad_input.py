@@ -72,7 +72,13 @@ def test_odd_metadata_and_labels_come_back_as_they_went(api: Api, create: Callab
 @pytest.mark.alone
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/sandboxes"), ("POST", "{}/exec"), ("POST", "{}/repl/sessions"), ("POST", "/me/tokens"), ("PATCH", "{}/lifecycle")],
+    [
+        ("POST", "/sandboxes"),
+        ("POST", "{}/exec"),
+        ("POST", "{}/repl/sessions"),
+        ("POST", "/me/tokens"),
+        ("PATCH", "{}/lifecycle"),
+    ],
 )
 @pytest.mark.parametrize("announced", [True, False], ids=["announced", "chunked"])
 def test_a_hundred_mebibytes_where_one_is_the_limit_are_refused_early(
@@ -200,7 +206,9 @@ def test_two_hundred_clients_that_send_nothing_hold_nobody_up(stack: Stack, shar
 
 
 @pytest.mark.alone
-def test_a_client_that_reads_nothing_does_not_fill_the_servers_memory(sandbox: Sandbox, stack: Stack, memory_stays_flat: Watch):
+def test_a_client_that_reads_nothing_does_not_fill_the_servers_memory(
+    sandbox: Sandbox, stack: Stack, memory_stays_flat: Watch
+):
     host, port = stack.url.removeprefix("http://").split(":")
     body = b'{"cmd": "yes", "timeout_seconds": 8}'
     request = (

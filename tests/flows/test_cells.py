@@ -108,9 +108,7 @@ def test_an_exit_is_reported_with_its_code_and_the_context_lives(context: Contex
 @pytest.mark.fault(25)
 @pytest.mark.isolation
 @pytest.mark.alone
-def test_sixty_four_busy_processes_do_not_make_the_sandbox_deaf(
-    sandbox: Sandbox, answers_at_once: Callable[[], None]
-):
+def test_sixty_four_busy_processes_do_not_make_the_sandbox_deaf(sandbox: Sandbox, answers_at_once: Callable[[], None]):
     context = sandbox.context()
     context.rc("import multiprocessing as m\n[m.Process(target=lambda: exec('while 1: 0')).start() for _ in range(64)]")
     assert took(lambda: sandbox.list("/")) < 1
@@ -197,7 +195,12 @@ def test_async_code_works_at_top_level_and_in_run(context: Context):
 @pytest.mark.full_template
 @pytest.mark.parametrize(
     ("code", "printed"),
-    [("!echo hi", "hi"), ("%%bash\necho yo", "yo"), ("!printf 'a b'", "a b"), ("out = !echo caught\nprint(out[0])", "caught")],
+    [
+        ("!echo hi", "hi"),
+        ("%%bash\necho yo", "yo"),
+        ("!printf 'a b'", "a b"),
+        ("out = !echo caught\nprint(out[0])", "caught"),
+    ],
 )
 def test_shell_lines_and_cell_magics_work(context: Context, code: str, printed: str):
     answer = context.rc(code)

@@ -56,7 +56,10 @@ def test_run_passes_input_on(atoll: list[str]):
 def test_a_run_that_is_interrupted_leaves_nothing(atoll: list[str], api: Api, ending: signal.Signals):
     before = ids(api)
     running = subprocess.Popen(
-        [*atoll, "run", "--", "sh", "-c", "echo up; sleep 600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*atoll, "run", "--", "sh", "-c", "echo up; sleep 600"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert running.stdout.readline() == "up\n"
     assert len(ids(api) - before) == 1

@@ -81,12 +81,14 @@ def test_environment_of_one_run_is_for_that_run_alone(shared: Sandbox):
     answer = context.rc(read, env={"K": "1", "BASE": "run"})
     assert answer["results"][-1]["text/plain"] == "('1', 'run')"
     assert context.value(read) == "(None, 'context')"
-    child = context.rc("import subprocess; print(subprocess.check_output('echo $K', shell=True).decode())", env={"K": "2"})
+    child = context.rc(
+        "import subprocess; print(subprocess.check_output('echo $K', shell=True).decode())", env={"K": "2"}
+    )
     assert child.stdout.strip() == "2"
     raised = context.rc("1 / 0", env={"K": "3"})
     assert raised.exit == 1
     assert context.value(read) == "(None, 'context')"
-    assert shared.sh("echo \"[$K]\"").stdout == "[]\n"
+    assert shared.sh('echo "[$K]"').stdout == "[]\n"
     context.close()
 
 
@@ -94,7 +96,9 @@ def test_environment_of_one_run_is_for_that_run_alone(shared: Sandbox):
 def test_a_caller_that_leaves_ends_its_cell_and_the_context_is_free_again(context: Context):
     with pytest.raises(httpx.ReadTimeout):
         context.sandbox.api.http.post(
-            f"{context.path}/run", json={"code": "state = 1\nimport time; time.sleep(3600)", "timeout_ms": 3_600_000}, timeout=1.5
+            f"{context.path}/run",
+            json={"code": "state = 1\nimport time; time.sleep(3600)", "timeout_ms": 3_600_000},
+            timeout=1.5,
         )
     answer = context.rc("state", t=20)
     assert answer["results"][-1]["text/plain"] == "1"

@@ -112,7 +112,10 @@ def test_a_misspelled_field_is_refused_by_its_name(api: Api, field: str, value: 
 @pytest.mark.fault(143)
 def test_a_field_of_a_known_client_is_ignored_as_that_client_expects(api: Api, create: Create):
     response = api.call(
-        "POST", "/sandboxes", json={"template": "code-interpreter", "kernel": "x"}, headers={"User-Agent": "pandastack-py/0.10.0"}
+        "POST",
+        "/sandboxes",
+        json={"template": "code-interpreter", "kernel": "x"},
+        headers={"User-Agent": "pandastack-py/0.10.0"},
     )
     assert response.status_code == 201
     Sandbox(api, response.json()).delete()
@@ -287,7 +290,10 @@ def test_a_revoked_key_stops_at_once_and_no_list_shows_a_whole_key(stack: Stack,
 
 def test_a_read_only_key_reads_and_changes_nothing(stack: Stack, atoll: list[str], sandbox: Sandbox):
     made = subprocess.run(
-        [*atoll, "key", "create", "reader", "--scope", "read-only", "--quiet"], capture_output=True, text=True, check=True
+        [*atoll, "key", "create", "reader", "--scope", "read-only", "--quiet"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     reader = Api(stack.url, made.stdout.strip())
     assert sandbox.id in {item.id for item in reader.sandboxes()}

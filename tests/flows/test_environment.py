@@ -47,7 +47,9 @@ def test_home_user_and_the_password_file_agree(shared: Sandbox, user: str | None
     entry = shared.sh("getent passwd $(id -u)", **more).stdout.strip().split(":")
     assert (entry[0], entry[2], entry[5]) == (name, uid, home)
     assert home == ("/workspace" if user else "/root")
-    answer = shared.sh("cd ~ && git config --global user.name x && git config --global user.name && pip config list", **more)
+    answer = shared.sh(
+        "cd ~ && git config --global user.name x && git config --global user.name && pip config list", **more
+    )
     assert answer.exit_code == 0, answer.stderr
     assert answer.stdout.startswith("x\n")
 
@@ -66,8 +68,11 @@ def test_tools_see_the_sandboxs_limits_and_not_the_hosts(create: Create):
     sandbox = create(cpu=1, memory_mb=512)
     total = int(sandbox.sh("free -m | awk '/^Mem:/ {print $2}'").stdout)
     assert 450 <= total <= 560
-    for command in ("nproc", "python3 -c 'import os; print(os.cpu_count())'",
-                    "python3 -c 'import os; print(len(os.sched_getaffinity(0)))'"):
+    for command in (
+        "nproc",
+        "python3 -c 'import os; print(os.cpu_count())'",
+        "python3 -c 'import os; print(len(os.sched_getaffinity(0)))'",
+    ):
         assert sandbox.sh(command).stdout.strip() == "1", command
 
 
@@ -84,11 +89,11 @@ def test_five_thousand_open_files_are_fine(context: Context):
 def test_sandboxes_that_open_all_files_they_can_do_not_starve_others(create: Create, bystander: Sandbox):
     hogs = [create() for _ in range(3)]
     hold = (
-        "python3 -c \"import os, time\n"
+        'python3 -c "import os, time\n'
         "n = 0\n"
         "try:\n  while n < 50000: os.open('/etc/passwd', 0); n += 1\n"
         "except OSError: pass\n"
-        "print(n, flush=True); time.sleep(30)\""
+        'print(n, flush=True); time.sleep(30)"'
     )
     for hog in hogs:
         hog.sh(hold, detach=True)
@@ -121,7 +126,19 @@ def test_name_resolution_is_closed_and_says_so_at_once(sandbox: Sandbox):
 @pytest.mark.full_template
 @pytest.mark.parametrize(
     "package",
-    ["IPython", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "seaborn", "plotly", "kaleido", "openpyxl", "requests"],
+    [
+        "IPython",
+        "numpy",
+        "pandas",
+        "scipy",
+        "sklearn",
+        "matplotlib",
+        "seaborn",
+        "plotly",
+        "kaleido",
+        "openpyxl",
+        "requests",
+    ],
 )
 def test_the_template_holds_the_libraries_that_it_promises(context: Context, package: str):
     answer = context.rc(f"import {package}; {package}.__name__", t=25)
@@ -129,7 +146,9 @@ def test_the_template_holds_the_libraries_that_it_promises(context: Context, pac
 
 
 @pytest.mark.full_template
-@pytest.mark.parametrize("program", ["node --version", "git --version", "curl --version", "sudo --version", "python3 --version"])
+@pytest.mark.parametrize(
+    "program", ["node --version", "git --version", "curl --version", "sudo --version", "python3 --version"]
+)
 def test_the_template_holds_the_programs_that_it_promises(shared: Sandbox, program: str):
     assert shared.sh(program).exit_code == 0
 
@@ -152,7 +171,9 @@ def test_two_sandboxes_of_one_template_never_draw_the_same(create: Create):
     drawn = [eval(sandbox.context().value(draw)) for sandbox in sandboxes]
     for values in zip(*drawn, strict=True):
         assert len(set(values)) == 3, values
-    shells = {sandbox.sh("cat /proc/sys/kernel/random/uuid; bash -c 'echo $RANDOM$RANDOM'").stdout for sandbox in sandboxes}
+    shells = {
+        sandbox.sh("cat /proc/sys/kernel/random/uuid; bash -c 'echo $RANDOM$RANDOM'").stdout for sandbox in sandboxes
+    }
     assert len(shells) == 3
     assert len({sandbox.sh("hostname").stdout for sandbox in sandboxes}) == 3
 

@@ -273,7 +273,9 @@ def test_a_detached_command_can_be_fetched_by_its_id_after_its_end(sandbox: Sand
 
 @pytest.mark.fault(77)
 def test_supplementary_groups_count(sandbox: Sandbox):
-    sandbox.sh("groupadd readers; useradd -m -G readers reader; echo yes > /opt/f; chgrp readers /opt/f; chmod 640 /opt/f")
+    sandbox.sh(
+        "groupadd readers; useradd -m -G readers reader; echo yes > /opt/f; chgrp readers /opt/f; chmod 640 /opt/f"
+    )
     assert sandbox.ex(["cat", "/opt/f"], user="reader").stdout == "yes\n"
     sandbox.sh("useradd -m stranger")
     assert sandbox.ex(["cat", "/opt/f"], user="stranger").exit_code == 1

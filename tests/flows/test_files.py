@@ -17,7 +17,8 @@ from conftest import Create, Watch
 @pytest.mark.fault(85)
 @pytest.mark.isolation
 @pytest.mark.parametrize(
-    "path", ["/tmp/x", "/tmp/r/etc/shadow", "/tmp/r/proc/1/root/etc/shadow", "/proc/1/root/etc/shadow", "/../../etc/shadow"]
+    "path",
+    ["/tmp/x", "/tmp/r/etc/shadow", "/tmp/r/proc/1/root/etc/shadow", "/proc/1/root/etc/shadow", "/../../etc/shadow"],
 )
 def test_links_and_dots_lead_to_the_sandboxs_own_root_only(sandbox: Sandbox, path: str):
     sandbox.sh("ln -s /etc/shadow /tmp/x; ln -s / /tmp/r; echo theirs > /etc/shadow")
@@ -101,7 +102,15 @@ def test_an_empty_file_is_empty_and_not_absent(shared: Sandbox):
 @pytest.mark.fault(89)
 @pytest.mark.parametrize(
     "data",
-    [bytes(range(256)), "ü€😀".encode("utf-16"), b"PK\x03\x04\xff\xfe", b"\x89PNG\r\n\x1a\n\0", b"\xef\xbb\xbfbom", b"\r\n\r\n", b" "],
+    [
+        bytes(range(256)),
+        "ü€😀".encode("utf-16"),
+        b"PK\x03\x04\xff\xfe",
+        b"\x89PNG\r\n\x1a\n\0",
+        b"\xef\xbb\xbfbom",
+        b"\r\n\r\n",
+        b" ",
+    ],
 )
 def test_bytes_come_back_as_they_went(shared: Sandbox, data: bytes):
     shared.write("/tmp/bytes", data)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from client import Sandbox, took
+from client import took
 from conftest import Create, Stack, Watch
 from stack import Leftovers
 
@@ -20,7 +20,7 @@ ATTACKS = {
     "endless-output": "yes & yes >&2",
     "full-disk": "cat /dev/zero > /work/full; cat /dev/zero > /tmp/full",
     "kills-everything": "kill -9 -1; sleep 60",
-    "many-files": "cd /tmp; python3 -c 'import os\nn = 0\nwhile True: open(f\"f{n}\", \"w\").close(); n += 1'",
+    "many-files": 'cd /tmp; python3 -c \'import os\nn = 0\nwhile True: open(f"f{n}", "w").close(); n += 1\'',
     "many-threads": "python3 -c 'import threading, time\nwhile True:\n  try: threading.Thread(target=time.sleep, args=(99,)).start()\n  except RuntimeError: pass'",
     "stops-itself": "kill -STOP $$",
 }
@@ -38,7 +38,7 @@ def test_an_attack_ends_typed_and_harms_nobody_else(
         answers_at_once()
     assert time.monotonic() - started < 15
     body = response.json()
-    assert response.status_code == 200 and body["outcome"] or body["code"] == "timeout", body
+    assert (response.status_code == 200 and body["outcome"]) or body["code"] == "timeout", body
     assert took(lambda: sandbox.list("/")) < 1
     assert sandbox.refresh().status == "running"
     assert sandbox.sh("echo fine", t=10).stdout == "fine\n"
@@ -50,9 +50,7 @@ def test_an_attack_ends_typed_and_harms_nobody_else(
 
 
 @pytest.mark.parametrize("attack", ["fork-bomb", "busy-processes", "endless-output", "memory-hog"])
-def test_a_sandbox_under_attack_can_be_deleted_at_once_and_leaves_nothing(
-    create: Create, attack: str, stack: Stack
-):
+def test_a_sandbox_under_attack_can_be_deleted_at_once_and_leaves_nothing(create: Create, attack: str, stack: Stack):
     if stack.state is None:
         pytest.skip("the state folder is not known: set ATOLL_STATE_DIR")
     before = Leftovers.of(stack.state)
@@ -76,7 +74,9 @@ def test_a_sandbox_whose_process_on_the_host_is_killed_has_failed_and_says_why(c
     before = Leftovers.of(stack.state)
     sandbox = create()
     mine = [
-        pid for pid in processes() if sandbox.id in (line := " ".join(command_line(pid))) and "sandbox" in line.split("/")[-1]
+        pid
+        for pid in processes()
+        if sandbox.id in (line := " ".join(command_line(pid))) and "sandbox" in line.split("/")[-1]
     ] or [pid for pid in processes() if sandbox.id in " ".join(command_line(pid))]
     assert mine
     os.kill(mine[0], signal.SIGKILL)

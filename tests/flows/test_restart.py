@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.isolation, pytest.mark.alone]
 @pytest.fixture
 def server(stack: Stack, tmp_path: Path) -> Iterator[Server]:
     """A server of this test's own, which has the templates of the shared one and nothing else of it."""
-    state = Path(os.environ.get("ATOLL_FLOWS_SCRATCH") or "/var/tmp") / f"atoll-flows-{os.getpid()}-{tmp_path.name[-24:]}"
+    state = (
+        Path(os.environ.get("ATOLL_FLOWS_SCRATCH") or "/var/tmp") / f"atoll-flows-{os.getpid()}-{tmp_path.name[-24:]}"
+    )
     state.mkdir(parents=True)
     shared = stack.state or default_state()
     (state / "templates").symlink_to((shared / "templates").resolve())

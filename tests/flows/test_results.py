@@ -35,7 +35,10 @@ def pictures(answer: dict) -> list[bytes]:
         ("import matplotlib.pyplot as plt\nplt.plot([1, 2])", [{"text/plain"}, {"image/png"}]),
         ("from IPython.display import HTML\nHTML('<b>x</b>')", [{"text/plain", "text/html"}]),
         ("from IPython.display import Markdown\nMarkdown('*x*')", [{"text/plain", "text/markdown"}]),
-        ("from IPython.display import SVG\nSVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')", [{"text/plain", "image/svg+xml"}]),
+        (
+            "from IPython.display import SVG\nSVG('<svg xmlns=\"http://www.w3.org/2000/svg\"/>')",
+            [{"text/plain", "image/svg+xml"}],
+        ),
         ("from IPython.display import JSON\nJSON({'a': [1]})", [{"text/plain", "application/json"}]),
     ],
 )
@@ -104,9 +107,7 @@ def test_two_hundred_figures_leave_none_open_and_do_not_grow_the_context(context
     ],
 )
 def test_values_that_json_cannot_say_do_not_lose_the_result(context: Context, value: str):
-    answer = context.rc(
-        f"import datetime, decimal, IPython.display\nimport numpy as np, pandas as pd\n{value}"
-    )
+    answer = context.rc(f"import datetime, decimal, IPython.display\nimport numpy as np, pandas as pd\n{value}")
     assert answer.exit == 0, answer.error
     (bundle,) = answer["results"]
     assert bundle["text/plain"]
@@ -139,7 +140,9 @@ def test_display_and_last_value_come_in_order(context: Context):
 
 
 @pytest.mark.fault(46)
-@pytest.mark.parametrize("method", ["_repr_html_", "_repr_png_", "_repr_mimebundle_", "_repr_json_", "_ipython_display_"])
+@pytest.mark.parametrize(
+    "method", ["_repr_html_", "_repr_png_", "_repr_mimebundle_", "_repr_json_", "_ipython_display_"]
+)
 def test_a_representation_that_raises_leaves_the_plain_one(context: Context, method: str):
     answer = context.rc(
         f"class X:\n  def {method}(self, *a, **k): raise RuntimeError('r')\n  def __repr__(self): return 'X!'\nX()"
