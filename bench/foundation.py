@@ -43,7 +43,7 @@ class Foundation:
     @contextmanager
     def sandbox(self) -> Iterator[Sandbox]:
         """A sandbox that ends with the block."""
-        sandbox = Sandbox(self.api)
+        sandbox = Sandbox.create(self.api)
         try:
             yield sandbox
         finally:
@@ -54,7 +54,7 @@ class Foundation:
         measure = Measure("foundation.create", "ms", Goal(ratio_at_most=1.3), baseline_name="runsc restore")
         with self.sandbox() as model, RawRestore(self.server.state, model.id) as restore:
             for _ in range(self.n):
-                took, made = timed(lambda: Sandbox(self.api))
+                took, made = timed(lambda: Sandbox.create(self.api))
                 measure.samples.append(took)
                 made.delete()
                 measure.baseline.append(restore.sample())
@@ -125,8 +125,11 @@ class Foundation:
     def memory_watched(self, sandbox: Sandbox, measure: Measure) -> Iterator[None]:
         """Notes how far the memory of server and agent grew; more than `FLAT` fails the measure's goal."""
         watcher = Api(self.server.url, self.server.api_key)
-        agent = lambda: watcher.json("GET", f"{sandbox.path}/stats")["agent_rss_bytes"]  # noqa: E731
-        readers: dict[str, Callable[[], int]] = {"server": lambda: memory_of(self.server.pid), "agent": agent}
+        inside = Sandbox(watcher, sandbox.id)
+        readers: dict[str, Callable[[], int]] = {
+            "server": lambda: memory_of(self.server.pid),
+            "agent": inside.agent_memory,
+        }
         before = {name: read() for name, read in readers.items()}
         peak = dict(before)
         done = threading.Event()
@@ -154,7 +157,7 @@ class Foundation:
         measure = Measure("foundation.agent_rss", "MB", Goal(at_most=12))
         for _ in range(max(3, self.n // 10)):
             with self.sandbox() as sandbox:
-                measure.samples += [sandbox.stats()["agent_rss_bytes"] / 1e6 for _ in range(10)]
+                measure.samples += [sandbox.agent_memory() / 1e6 for _ in range(10)]
         return measure
 
     def server_memory(self) -> Measure:

@@ -105,9 +105,21 @@ class Sandbox:
         response = self.api.call("DELETE", self.path)
         assert response.status_code in (204, 404), response.text
 
-    def stats(self) -> Answer:
-        """What its agent says."""
-        return self.api.json("GET", f"{self.path}/stats")
+    def usage(self) -> Answer:
+        """What the host holds for it."""
+        return self.api.json("GET", f"{self.path}/metrics")
+
+    def agent_memory(self) -> int:
+        """Resident memory of its agent, which is process 1 inside, in bytes."""
+        return int(self.sh("awk '/^VmRSS/ {print $2}' /proc/1/status").stdout) * 1024
+
+    def zombies(self) -> int:
+        """Processes inside that ended and were not reaped."""
+        return int(self.sh("cat /proc/[0-9]*/status 2>/dev/null | grep -c '^State:.*Z' || true").stdout)
+
+    def running(self) -> str:
+        """The command lines of everything that runs inside."""
+        return self.sh("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '").stdout
 
     # commands
 

@@ -7,13 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from client import Answer, Refused, Sandbox
+from client import Answer, Refused, Sandbox, server_sent
 from conftest import Create
-
-
-def processes(sandbox: Sandbox) -> str:
-    """The command lines of everything that runs in the sandbox."""
-    return sandbox.sh("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '").stdout
 
 
 def at_deadline(sandbox: Sandbox, command: str, t: float) -> Refused:
@@ -38,8 +33,8 @@ def at_deadline(sandbox: Sandbox, command: str, t: float) -> Refused:
 def test_a_deadline_ends_the_whole_process_tree(sandbox: Sandbox, command: str):
     at_deadline(sandbox, command, t=1)
     deadline = time.monotonic() + 3
-    while "marked-58" in processes(sandbox):
-        assert time.monotonic() < deadline, processes(sandbox)
+    while "marked-58" in sandbox.running():
+        assert time.monotonic() < deadline, sandbox.running()
 
 
 @pytest.mark.fault(58)
@@ -48,8 +43,8 @@ def test_a_caller_that_leaves_ends_the_whole_process_tree(sandbox: Sandbox):
     assert next(events)[1]["chunk"] == "up\n"
     events.close()
     deadline = time.monotonic() + 5
-    while "marked-58" in processes(sandbox):
-        assert time.monotonic() < deadline, processes(sandbox)
+    while "marked-58" in sandbox.running():
+        assert time.monotonic() < deadline, sandbox.running()
 
 
 @pytest.mark.fault(59)
@@ -60,8 +55,8 @@ def test_every_exit_code_of_many_short_commands_is_delivered_and_no_zombie_stays
     assert codes == [n % 200 for n in range(count)]
     sandbox.sh("for i in $(seq 500); do (sleep 0.01 &) ; done")
     deadline = time.monotonic() + 4
-    while sandbox.stats().zombies:
-        assert time.monotonic() < deadline, f"{sandbox.stats().zombies} zombies"
+    while sandbox.zombies():
+        assert time.monotonic() < deadline, f"{sandbox.zombies()} zombies"
         time.sleep(0.1)
 
 
@@ -259,16 +254,17 @@ def test_an_idle_sandbox_is_removed_and_one_that_is_used_is_not(create: Create):
 
 
 @pytest.mark.fault(76)
-def test_a_detached_command_can_be_fetched_by_its_id_after_its_end(sandbox: Sandbox):
-    started = sandbox.sh("echo tail; exit 4", detach=True)
-    deadline = time.monotonic() + 5
-    while True:
-        listed = {item["exec_id"]: Answer(item) for item in sandbox.api.ok("GET", f"{sandbox.path}/exec").json()}
-        mine = listed[started.exec_id]
-        if mine.end:
-            break
-        assert time.monotonic() < deadline
-    assert mine.end["exit_code"] == 4
+def test_a_command_that_has_ended_can_be_fetched_by_its_id(sandbox: Sandbox):
+    body = {"cmd": "echo the tail; exit 4"}
+    with sandbox.api.http.stream("POST", f"{sandbox.path}/exec/stream", json=body) as response:
+        identity = response.headers["x-exec-id"]
+        response.read()
+    listed = {item["exec_id"]: Answer(item) for item in sandbox.api.ok("GET", f"{sandbox.path}/exec").json()}
+    assert (listed[identity].running, listed[identity].exit_code) == (False, 4)
+    with sandbox.api.http.stream("GET", f"{sandbox.path}/exec/{identity}/stream") as response:
+        events = list(server_sent(response))
+    assert "".join(data["chunk"] for name, data in events if name == "stdout") == "the tail\n"
+    assert (events[-1][0], events[-1][1]["exit_code"]) == ("exit", 4)
 
 
 @pytest.mark.fault(77)
