@@ -31,7 +31,7 @@ def stranger(stack: Stack) -> Api:
         records.execute("INSERT INTO workspaces VALUES (?, ?, ?)", (workspace, f"strangers-{digits[:8]}", now))
         records.execute(
             "INSERT INTO keys (id, workspace_id, hash, prefix, name, scope, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (key, workspace, sha256(f"atl_{digits}".encode()).digest(), f"atl_{digits[:8]}", "stranger", "full", now),
+            (key, workspace, sha256(digits.encode()).digest(), f"atl_{digits[:8]}", "stranger", "full", now),
         )
     return Api(stack.url, f"atl_{digits}")
 

@@ -95,11 +95,14 @@ def test_sandboxes_that_open_all_files_they_can_do_not_starve_others(create: Cre
         "except OSError: pass\n"
         'print(n, flush=True); time.sleep(30)"'
     )
-    for hog in hogs:
-        hog.sh(hold, detach=True)
+    held = [hog.events(hold) for hog in hogs]
+    for events in held:
+        assert int(next(events)[1]["chunk"]) > 500
     assert bystander.sh("cat /etc/hostname").exit_code == 0
     extra = create()
     assert extra.sh("echo fine").stdout == "fine\n"
+    for events in held:
+        events.close()
 
 
 @pytest.mark.fault(155)
