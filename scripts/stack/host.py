@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
+# A machine's name ends in a sandbox's UUID, or in `bake-` and a build's digits.
+MACHINE = re.compile(r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|bake-[0-9a-f]{16})$")
 
 
 def memory_of(pid: int) -> int:
@@ -51,7 +54,8 @@ def descendants(pid: int) -> set[int]:
 class Leftovers:
     """Everything on this host that belongs to machines, and not to the server, of one state folder.
 
-    Two of these are compared: what a test left behind is their difference.
+    Two of these are compared: what a test left behind is their difference. Control groups do not tell their state folder,
+    so those of every server of this host are in it.
     """
 
     processes: frozenset[str]
@@ -69,7 +73,6 @@ class Leftovers:
             for entry in (state / name).glob("*")
             if not entry.name.endswith(".lock")
         }
-        machines = {Path(folder).name for folder in folders}
         return cls(
             processes=frozenset(
                 f"{pid} {' '.join(arguments)}"
@@ -80,7 +83,7 @@ class Leftovers:
             mounts=frozenset(
                 line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if f"{where}/" in line
             ),
-            cgroups=frozenset(cgroups_named(machines)),
+            cgroups=frozenset(machine_cgroups()),
             folders=frozenset(folders),
         )
 
@@ -93,6 +96,6 @@ class Leftovers:
         return {name: found for name, found in differences.items() if found}
 
 
-def cgroups_named(machines: set[str] | frozenset[str]) -> set[str]:
-    """The control groups whose name holds one of these machines' ids."""
-    return {str(folder) for folder in CGROUPS.glob("**/") if any(machine in folder.name for machine in machines)}
+def machine_cgroups() -> set[str]:
+    """The control groups of machines, which are named by a sandbox's id or a build's."""
+    return {str(folder) for folder in CGROUPS.glob("**/") if MACHINE.search(folder.name)}

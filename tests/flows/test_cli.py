@@ -49,7 +49,7 @@ def test_run_hands_arguments_on_as_they_are(atoll: list[str]):
 
 
 def test_run_passes_input_on(atoll: list[str]):
-    assert run(atoll, "run", "--", "wc", "-c", given="x" * 5000).stdout.strip() in ("5000", "0")
+    assert run(atoll, "run", "--", "wc", "-c", given="x" * 5000).stdout.strip() == "5000"
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
