@@ -1,0 +1,283 @@
+//! Limits and usage of a group of processes, on cgroup version 1 (controllers mounted one by one) and version 2.
+
+mod v1;
+mod v2;
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::ProcessId;
+
+/// How long the processes of a group may take to die of SIGKILL before [`Cgroup::destroy`] gives up.
+const DEATH: Duration = Duration::from_secs(10);
+
+/// Ceilings of a group. `None` means the host's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CgroupLimits {
+    /// Memory in bytes, page cache included. Swap is never used.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads of the host.
+    pub tasks: Option<u64>,
+    /// Processor time in thousandths of one core.
+    pub cpu_millis: Option<u64>,
+}
+
+/// What a group used so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CgroupUsage {
+    /// Processor time in microseconds.
+    pub cpu_micros: u64,
+    /// Memory now, in bytes, page cache that could be dropped included.
+    pub memory_bytes: u64,
+    /// The most memory ever, in bytes.
+    pub memory_peak_bytes: u64,
+    /// Processes now.
+    pub processes: u32,
+}
+
+/// Our groups on this host: the children of one parent group.
+#[derive(Debug, Clone)]
+pub struct Cgroups {
+    layout: Layout,
+}
+
+/// Where the parent group's directories are.
+#[derive(Debug, Clone)]
+enum Layout {
+    V1(v1::Hierarchies),
+    V2(PathBuf),
+}
+
+impl Cgroups {
+    /// Finds out which version this host has, and makes the parent group `name` directly below its root.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] naming the controllers that are missing; else whatever the kernel refused.
+    pub fn open(name: &str) -> io::Result<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts")?;
+        let layout = match v2::usable_root(&mounts)? {
+            Some(root) => Layout::V2(v2::prepare_parent(&root, name)?),
+            None => Layout::V1(v1::Hierarchies::find(&mounts)?.below(name)?),
+        };
+        Ok(Self { layout })
+    }
+
+    /// The group of that name, whether it exists or not.
+    #[must_use]
+    pub fn group(&self, name: &str) -> Cgroup {
+        Cgroup {
+            layout: match &self.layout {
+                Layout::V1(hierarchies) => Layout::V1(hierarchies.child(name)),
+                Layout::V2(folder) => Layout::V2(folder.join(name)),
+            },
+        }
+    }
+
+    /// The names of all groups that exist, even if only in part.
+    ///
+    /// # Errors
+    /// When a directory cannot be read.
+    pub fn names(&self) -> io::Result<BTreeSet<String>> {
+        let mut names = BTreeSet::new();
+        for folder in self.layout.folders() {
+            for entry in fs::read_dir(folder)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    names.extend(entry.file_name().into_string().ok());
+                }
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// One group.
+#[derive(Debug, Clone)]
+pub struct Cgroup {
+    layout: Layout,
+}
+
+impl Cgroup {
+    /// Makes it with these limits.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] when any part of it exists; else whatever the kernel refused.
+    pub fn create(&self, limits: &CgroupLimits) -> io::Result<()> {
+        for folder in self.layout.folders() {
+            fs::create_dir(folder)?;
+        }
+        self.limit(limits)
+    }
+
+    /// Sets limits; those that are `None` stay as they are.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused, as in a memory limit below what is in use.
+    pub fn limit(&self, limits: &CgroupLimits) -> io::Result<()> {
+        match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.limit(limits),
+            Layout::V2(folder) => v2::limit(folder, limits),
+        }
+    }
+
+    /// The files into which a process writes `0` to move itself into this group.
+    pub(crate) fn entrances(&self) -> io::Result<Vec<File>> {
+        let open = |folder: &PathBuf| OpenOptions::new().write(true).open(folder.join("cgroup.procs"));
+        self.layout.folders().map(open).collect()
+    }
+
+    /// What it used so far.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is no such group.
+    pub fn usage(&self) -> io::Result<CgroupUsage> {
+        let mut usage = match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.usage()?,
+            Layout::V2(folder) => v2::usage(folder)?,
+        };
+        usage.processes = u32::try_from(self.processes()?.len()).unwrap_or(u32::MAX);
+        Ok(usage)
+    }
+
+    /// How many of its processes the memory limit has killed.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is no such group.
+    pub fn oom_kills(&self) -> io::Result<u64> {
+        match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.oom_kills(),
+            Layout::V2(folder) => v2::oom_kills(folder),
+        }
+    }
+
+    /// The processes in it now. A group of which parts are missing has those of the rest.
+    ///
+    /// # Errors
+    /// When the list cannot be read.
+    pub fn processes(&self) -> io::Result<BTreeSet<i32>> {
+        let mut found = BTreeSet::new();
+        for folder in self.layout.folders() {
+            let list = match fs::read_to_string(folder.join("cgroup.procs")) {
+                Ok(list) => list,
+                Err(error) if is_gone(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            found.extend(list.lines().filter_map(|line| line.parse::<i32>().ok()));
+        }
+        Ok(found)
+    }
+
+    /// Kills everything in it and removes it. `Ok` when there is no such group.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] when a process does not die of SIGKILL within ten seconds.
+    pub async fn destroy(&self) -> io::Result<()> {
+        let patient = tokio::time::timeout(DEATH, async {
+            self.kill_all().await?;
+            self.remove().await
+        });
+        patient.await.unwrap_or_else(|_| {
+            let left = self.processes().unwrap_or_default();
+            Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("processes {left:?} do not die"),
+            ))
+        })
+    }
+
+    /// Again and again until nobody is left, because a process may fork between our look and our signal.
+    async fn kill_all(&self) -> io::Result<()> {
+        loop {
+            let members = self.processes()?;
+            if members.is_empty() {
+                return Ok(());
+            }
+            let mut dying = Vec::new();
+            for pid in members {
+                // Opened first, then asked whether it is still a member: a number that was reused meanwhile is not.
+                let Some(watch) = ProcessId::of(pid)?.map(|id| id.watch()).transpose()?.flatten() else {
+                    continue;
+                };
+                if self.processes()?.contains(&pid) {
+                    watch.kill()?;
+                    dying.push(watch);
+                }
+            }
+            for watch in &dying {
+                watch.ended().await?;
+            }
+            if dying.is_empty() {
+                // Only zombies, or processes on their last steps: the kernel tells nobody when they leave the group.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    }
+
+    async fn remove(&self) -> io::Result<()> {
+        for folder in self.layout.folders() {
+            loop {
+                match fs::remove_dir(folder) {
+                    Ok(()) => break,
+                    Err(error) if is_gone(&error) => break,
+                    // A process that has just died holds its group for another moment, and there is no event for its end.
+                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Layout {
+    fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.folders(),
+            Self::V2(folder) => std::slice::from_ref(folder).iter(),
+        }
+    }
+}
+
+/// ENODEV is what a read says when the group went away after its file was opened.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ENODEV)
+}
+
+fn write(folder: &Path, file: &str, value: impl ToString) -> io::Result<()> {
+    let path = folder.join(file);
+    // Control files are written whole, by one call, and never created.
+    let written = OpenOptions::new().write(true).open(&path).and_then(|mut target| {
+        use std::io::Write;
+        target.write_all(value.to_string().as_bytes())
+    });
+    written.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+fn read_number(folder: &Path, file: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(folder.join(file))?;
+    text.trim().parse().map_err(|_| invalid(folder, file))
+}
+
+/// The number after `key` in a file of `key number` lines.
+fn read_field(folder: &Path, file: &str, key: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(folder.join(file))?;
+    let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+    value
+        .and_then(|value| value.trim().parse().ok())
+        .ok_or_else(|| invalid(folder, file))
+}
+
+fn invalid(folder: &Path, file: &str) -> io::Error {
+    let path = folder.join(file);
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("{} has not the expected form", path.display()),
+    )
+}
