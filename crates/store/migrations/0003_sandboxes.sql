@@ -5,9 +5,7 @@ CREATE TABLE sandboxes (
     state        TEXT    NOT NULL,
     -- The whole SandboxSpec as JSON.
     spec         TEXT    NOT NULL,
-    -- What it was restored from, as digests: a rebuilt template never changes what runs.
-    rootfs       TEXT    NOT NULL,
-    guest        TEXT    NOT NULL,
+    -- The digest of what it was restored from: a rebuilt template never changes what runs.
     bake         TEXT    NOT NULL,
     engine       TEXT    NOT NULL,
     isolation    TEXT    NOT NULL,

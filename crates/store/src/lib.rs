@@ -23,7 +23,7 @@ use sqlx::{
 pub use builds::{BuildRow, BuildStatus};
 pub use events::EventRow;
 pub use keys::KeyRow;
-pub use sandboxes::{Idempotency, Inserted, Origin, SandboxChange, SandboxRow};
+pub use sandboxes::{Earlier, Idempotency, Inserted, Origin, SandboxChange, SandboxRow};
 pub use workspaces::WorkspaceRow;
 
 /// How long a connection waits for a lock of another process (a backup, a shell).
@@ -98,6 +98,15 @@ impl Store {
             .await
             .map_err(StoreError::database("open its file for reading"))?;
         Ok(Self { writer, readers })
+    }
+
+    /// Whether the database answers.
+    ///
+    /// # Errors
+    /// It does not.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        let one: Result<i64, sqlx::Error> = sqlx::query_scalar("SELECT 1").fetch_one(&self.readers).await;
+        one.map(|_| ()).map_err(StoreError::database("answer"))
     }
 
     /// Writes the log back into the file and closes all connections. Later calls fail.

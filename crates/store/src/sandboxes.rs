@@ -1,7 +1,7 @@
 //! Sandboxes, and the idempotency keys of their creates.
 
 use atoll_model::{GoneReason, Isolation, SandboxId, SandboxSpec, State, WorkspaceId};
-use sqlx::{Sqlite, Transaction, sqlite::SqliteRow};
+use sqlx::{SqliteConnection, sqlite::SqliteRow};
 use time::OffsetDateTime;
 
 use crate::{
@@ -12,11 +12,7 @@ use crate::{
 /// What a sandbox was restored from, and by what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// Digest of the root directory.
-    pub rootfs: String,
-    /// Digest of the agent and drivers.
-    pub guest: String,
-    /// Digest of the bake.
+    /// Digest of the bake, which covers root directory, agent and drivers.
     pub bake: String,
     /// The engine's name.
     pub engine: String,
@@ -64,12 +60,16 @@ pub enum Inserted {
     /// The row is there.
     New,
     /// Nothing was written: an earlier create of the workspace used the same idempotency key.
-    Earlier {
-        /// What it made.
-        sandbox: SandboxId,
-        /// Whether it was the same request.
-        same_request: bool,
-    },
+    Earlier(Earlier),
+}
+
+/// An earlier create with the same idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Earlier {
+    /// What it made.
+    pub sandbox: SandboxId,
+    /// Whether it was the same request.
+    pub same_request: bool,
 }
 
 /// A move from one state to another and what is known with it; `None` leaves a column as it is.
@@ -113,8 +113,6 @@ fn read(row: &SqliteRow) -> Result<SandboxRow, StoreError> {
         state: columns.word("sandboxes.state", State::parse)?,
         spec: columns.json("sandboxes.spec")?,
         origin: Origin {
-            rootfs: columns.plain("sandboxes.rootfs")?,
-            guest: columns.plain("sandboxes.guest")?,
             bake: columns.plain("sandboxes.bake")?,
             engine: columns.plain("sandboxes.engine")?,
             isolation: columns.word("sandboxes.isolation", Isolation::parse)?,
@@ -139,10 +137,10 @@ impl Store {
     ) -> Result<Inserted, StoreError> {
         let failed = || StoreError::database("insert a sandbox");
         let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed())?;
-        if let Some(wanted) = idempotency {
-            if let Some(earlier) = earlier_create(&mut transaction, sandbox.workspace, wanted).await? {
-                return Ok(earlier);
-            }
+        if let Some(wanted) = idempotency
+            && let Some(earlier) = earlier_create(&mut transaction, sandbox.workspace, wanted).await?
+        {
+            return Ok(Inserted::Earlier(earlier));
         }
         insert(&mut transaction, sandbox).await?;
         if let Some(wanted) = idempotency {
@@ -157,6 +155,23 @@ impl Store {
         }
         transaction.commit().await.map_err(failed())?;
         Ok(Inserted::New)
+    }
+
+    /// The sandbox that an idempotency key of a workspace made, and whether by the same request.
+    ///
+    /// # Errors
+    /// The database does not work.
+    pub async fn idempotency_get(
+        &self,
+        workspace: WorkspaceId,
+        wanted: &Idempotency,
+    ) -> Result<Option<Earlier>, StoreError> {
+        let mut reader = self
+            .readers
+            .acquire()
+            .await
+            .map_err(StoreError::database("read an idempotency key"))?;
+        earlier_create(&mut reader, workspace, wanted).await
     }
 
     /// Moves a sandbox from one state to another; `false` when it was not in the first.
@@ -280,41 +295,39 @@ fn words(states: &[State]) -> Vec<&'static str> {
 }
 
 async fn earlier_create(
-    transaction: &mut Transaction<'_, Sqlite>,
+    connection: &mut SqliteConnection,
     workspace: WorkspaceId,
     wanted: &Idempotency,
-) -> Result<Option<Inserted>, StoreError> {
+) -> Result<Option<Earlier>, StoreError> {
     let row = sqlx::query("SELECT sandbox_id, request FROM idempotency WHERE workspace_id = ? AND key = ?")
         .bind(workspace.to_string())
         .bind(&wanted.key)
-        .fetch_optional(&mut **transaction)
+        .fetch_optional(connection)
         .await
         .map_err(StoreError::database("read an idempotency key"))?;
     let Some(row) = row else { return Ok(None) };
     let columns = Columns(&row);
     let request: Vec<u8> = columns.plain("idempotency.request")?;
-    Ok(Some(Inserted::Earlier {
+    Ok(Some(Earlier {
         sandbox: columns.parsed("idempotency.sandbox_id")?,
         same_request: request == wanted.request,
     }))
 }
 
-async fn insert(transaction: &mut Transaction<'_, Sqlite>, sandbox: &SandboxRow) -> Result<(), StoreError> {
+async fn insert(connection: &mut SqliteConnection, sandbox: &SandboxRow) -> Result<(), StoreError> {
     sqlx::query(
-        "INSERT INTO sandboxes (id, workspace_id, state, spec, rootfs, guest, bake, engine, isolation, created_at)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO sandboxes (id, workspace_id, state, spec, bake, engine, isolation, created_at)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(sandbox.id.to_string())
     .bind(sandbox.workspace.to_string())
     .bind(sandbox.state.as_str())
     .bind(json_text(&sandbox.spec)?)
-    .bind(&sandbox.origin.rootfs)
-    .bind(&sandbox.origin.guest)
     .bind(&sandbox.origin.bake)
     .bind(&sandbox.origin.engine)
     .bind(sandbox.origin.isolation.as_str())
     .bind(millis(sandbox.created_at))
-    .execute(&mut **transaction)
+    .execute(connection)
     .await
     .map_err(StoreError::database("insert a sandbox"))?;
     Ok(())

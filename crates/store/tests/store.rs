@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use atoll_model::{GoneReason, Isolation, KeyId, Limits, SandboxId, SandboxSpec, Scope, State, WorkspaceId};
-use atoll_store::{Idempotency, Inserted, KeyRow, Origin, SandboxChange, SandboxRow, Store};
+use atoll_store::{Earlier, Idempotency, Inserted, KeyRow, Origin, SandboxChange, SandboxRow, Store};
 use time::{Duration, OffsetDateTime};
 
 struct Fixture {
@@ -45,8 +45,6 @@ fn sandbox(workspace: WorkspaceId) -> SandboxRow {
             isolation: Some(Isolation::Kernel),
         },
         origin: Origin {
-            rootfs: "r".into(),
-            guest: "g".into(),
             bake: "b".into(),
             engine: "fake".into(),
             isolation: Isolation::Kernel,
@@ -169,14 +167,18 @@ async fn one_idempotency_key_makes_one_sandbox() {
     );
 
     for (request, same_request) in [(1, true), (2, false)] {
-        let earlier = Inserted::Earlier {
+        let earlier = Earlier {
             sandbox: first.id,
             same_request,
         };
+        assert_eq!(
+            store.idempotency_get(workspace, &key(request)).await.unwrap(),
+            Some(earlier)
+        );
         let again = sandbox(workspace);
         assert_eq!(
             store.sandbox_insert(&again, Some(&key(request))).await.unwrap(),
-            earlier
+            Inserted::Earlier(earlier)
         );
         assert_eq!(store.sandbox_get(workspace, again.id).await.unwrap(), None);
     }
