@@ -16,9 +16,12 @@ pub struct ControlConfig {
     pub memory_per_create_mb: u64,
     /// Disk space that creates leave free, in MiB.
     pub disk_reserve_mb: u64,
-    /// How long a machine may take from its restore to the agent's acknowledgement.
+    /// Creates that may be at work at once; others wait for their turn. More than the host has cores makes each slower.
+    pub max_booting: usize,
+    /// How long a create may wait for its turn, and how long a machine may take from its restore to the agent's acknowledgement.
     pub create_timeout: Duration,
-    /// How long the agent may stay silent on a call that it answers at once, before it counts as lost.
+    /// How long the agent may stay silent on a call that it answers at once. While calls are open, an agent that is silent
+    /// for three times as long counts as lost.
     pub agent_timeout: Duration,
     /// Calls that may be open at once on one sandbox.
     pub max_calls_per_sandbox: usize,
@@ -34,6 +37,7 @@ impl Default for ControlConfig {
             memory_reserve_mb: 1024,
             memory_per_create_mb: 192,
             disk_reserve_mb: 1024,
+            max_booting: 4,
             create_timeout: Duration::from_secs(25),
             agent_timeout: Duration::from_secs(10),
             max_calls_per_sandbox: 512,

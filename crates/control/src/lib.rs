@@ -1,32 +1,63 @@
 //! What the product does: one file a use case, one actor a sandbox.
 //!
 //! [`Control`] is the whole surface: a cheap clone that an API calls with a [`Caller`]. It names no engine and knows no wire
-//! format. Inside, a sandbox's actor is the only writer of its state and is never in the path of data.
+//! format. Every use case checks the caller's scope itself, and what belongs to another workspace is not found.
+//!
+//! Read `create.rs` first, then `actor.rs`, which owns a sandbox's state, then `guest.rs`, through which every call to a
+//! sandbox goes; the actor is never in the path of data.
 
+mod actor;
+mod admission;
+mod boot;
+mod builds;
 mod caller;
+mod catalog;
+mod check;
 mod config;
+mod contexts;
 mod control;
+mod create;
+mod delete;
+mod events;
+mod exec;
+mod files;
+mod guest;
+mod idle;
+mod jobs;
+mod keys;
+mod lease;
+mod list;
+mod live;
+mod log;
 mod metrics;
+mod observe;
+mod recover;
+mod refusal;
 mod request;
 mod session;
-mod surface;
 mod text;
+mod view;
 mod views;
 
+pub use atoll_store::BuildStatus;
+pub use builds::BuildLog;
 pub use caller::Caller;
 pub use config::ControlConfig;
-pub use control::{Control, ControlTasks, KeyText, Started};
+pub use control::{Control, ControlTasks, Started};
+pub use events::EventFollow;
+pub use keys::KeyText;
 pub use metrics::{BUCKETS_MS, HistogramView, MetricsView};
+pub use observe::LogFollow;
+pub use recover::Recovered;
 pub use request::{
     CellReport, CellRequest, CellResult, ContextRequest, ExecCollect, ExecRequest, ExecResult, LogStream,
     MAX_RESULT_BYTES,
 };
 pub use session::{
-    BuildLog, CellEvent, CellSession, CellText, EventFollow, ExecEvent, ExecInput, ExecOutput, ExecSession, ExecText,
-    FileBody, LogFollow,
+    CellEvent, CellSession, CellText, ExecEvent, ExecInput, ExecOutput, ExecSession, ExecText, FileBody,
 };
 pub use text::{OutputText, TextCapture, TextDecoder};
 pub use views::{
-    BuildStatus, BuildView, CreateSandbox, EventView, Health, KeyView, LifecyclePatch, LifecycleView, MeView,
-    SandboxFilter, SandboxView, TemplateView, VersionView,
+    BuildView, CreateSandbox, EventView, Health, KeyView, LifecyclePatch, LifecycleView, MeView, SandboxFilter,
+    SandboxView, TemplateView, VersionView,
 };

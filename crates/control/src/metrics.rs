@@ -10,7 +10,7 @@ pub const BUCKETS_MS: [u64; 14] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 200
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
-pub struct Histogram {
+pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS_MS.len() + 1],
     sum_micros: AtomicU64,
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use atoll_model::{BuildId, GoneReason, Isolation, KeyId, SandboxId, Scope, State, TemplateName, WorkspaceId};
+use atoll_store::BuildStatus;
+use serde::Serialize;
 use time::OffsetDateTime;
 
 /// What a caller wants of a new sandbox. `Default` is all defaults, with the template `code-interpreter`.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct CreateSandbox {
     /// A template's name or alias; `code-interpreter` when absent.
     pub template: Option<String>,
@@ -168,36 +170,10 @@ pub struct TemplateView {
     pub memory_mb: u64,
     /// Disk in MiB, likewise.
     pub disk_mb: u64,
-    /// Bytes of its root directory and bake on the host; absent before it is built.
+    /// Bytes of its root directory and snapshot on the host; absent before it is built.
     pub size_bytes: Option<u64>,
     /// The bake in force; sandboxes can be created when there is one.
     pub bake: Option<String>,
-}
-
-/// How far a build is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BuildStatus {
-    /// Waits for its turn.
-    Queued,
-    /// Makes the rootfs or bakes it.
-    Building,
-    /// The template is in force.
-    Done,
-    /// See the error and the log.
-    Failed,
-}
-
-impl BuildStatus {
-    /// The word used on the wire and in the store (pandastack-v1 §2.12).
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Building => "building",
-            Self::Done => "done",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 /// A build of a template.

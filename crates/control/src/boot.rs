@@ -1,0 +1,128 @@
+//! From a plan to a machine whose agent answered: one engine call and one round trip to the guest.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use atoll_engine::{Machine, MachineExit, MachinePlan};
+use atoll_guest_link::GuestLink;
+use atoll_model::{ErrorCode, MachineId, Refusal};
+use atoll_protocol::types::ThawRequest;
+use atoll_store::SandboxRow;
+use atoll_template::BakedTemplate;
+use time::OffsetDateTime;
+use zeroize::Zeroizing;
+
+use crate::{Control, actor::Running, refusal};
+
+/// Where a new machine comes from.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The template's root directory.
+    pub(crate) rootfs: PathBuf,
+    /// The agent and the drivers.
+    pub(crate) guest_dir: PathBuf,
+    /// The baked snapshot.
+    pub(crate) snapshot: PathBuf,
+    /// The template's environment; the sandbox's own goes on top.
+    pub(crate) env: BTreeMap<String, String>,
+}
+
+impl Plan {
+    pub(crate) fn of(template: &BakedTemplate) -> Self {
+        Self {
+            rootfs: template.rootfs.clone(),
+            guest_dir: template.guest_dir.clone(),
+            snapshot: template.snapshot.clone(),
+            env: template.env.clone(),
+        }
+    }
+}
+
+/// Restores a machine and thaws it. Whoever drops this, or gets an error, sweeps the machine's id.
+pub(crate) async fn boot(control: &Control, row: &SandboxRow, plan: Plan) -> Result<Running, Refusal> {
+    let limit = control.inner.config.create_timeout;
+    let turn = tokio::time::timeout(limit, control.inner.booting.acquire()).await;
+    let Ok(Ok(_turn)) = turn else {
+        return Err(refusal::no_capacity(
+            "too many sandboxes are being created on this host; nothing was created",
+        ));
+    };
+    let booted = tokio::time::timeout(limit, restore_and_thaw(control, row, plan)).await;
+    booted.unwrap_or_else(|_| {
+        Err(Refusal::new(
+            ErrorCode::Internal,
+            format!(
+                "the sandbox was not ready after {} seconds; nothing is left of it",
+                limit.as_secs()
+            ),
+        ))
+    })
+}
+
+async fn restore_and_thaw(control: &Control, row: &SandboxRow, plan: Plan) -> Result<Running, Refusal> {
+    let hostname = hostname(row);
+    let machine = MachinePlan {
+        id: MachineId::from(row.id),
+        rootfs: plan.rootfs,
+        guest_dir: plan.guest_dir,
+        limits: row.spec.limits,
+        hostname: hostname.clone(),
+    };
+    let restored = control.inner.engine.restore(machine, plan.snapshot).await;
+    let machine = restored.map_err(|error| refusal::of_engine("a machine was restored", &error))?;
+    let Machine { port, mut exited, .. } = machine;
+    let link = GuestLink::attach(port)
+        .await
+        .map_err(|error| refusal::internal("the agent can't be reached", &error))?;
+    let thaw = thaw(row, hostname, plan.env)?;
+    tokio::select! {
+        reply = link.thaw(&thaw) => reply.map_err(|error| refusal::internal("the sandbox's agent did not start", &error))?,
+        exit = &mut exited => return Err(ended_early(&exit)),
+    };
+    Ok(Running { link, exited })
+}
+
+/// Takes over a machine that runs already, with a new epoch on its link. `None` when it no longer lives.
+pub(crate) async fn adopt(control: &Control, machine: &MachineId) -> Result<Option<Running>, Refusal> {
+    let deadline = control.inner.config.agent_timeout;
+    let slow = || Refusal::new(ErrorCode::Internal, "the engine did not answer");
+    let adopted = tokio::time::timeout(deadline, control.inner.engine.adopt(machine))
+        .await
+        .map_err(|_| slow())?;
+    let adopted = adopted.map_err(|error| refusal::of_engine("a machine was adopted", &error))?;
+    let Some(Machine { port, exited, .. }) = adopted else {
+        return Ok(None);
+    };
+    let unreachable = |error: &dyn std::error::Error| refusal::internal("the agent can't be reached", error);
+    let link = GuestLink::attach(port).await.map_err(|error| unreachable(&error))?;
+    match link.ping(deadline).await {
+        Ok(()) => Ok(Some(Running { link, exited })),
+        Err(error) => Err(unreachable(&error)),
+    }
+}
+
+/// What makes the restored machine a new one: its time, its randomness, its name.
+fn thaw(row: &SandboxRow, hostname: String, mut env: BTreeMap<String, String>) -> Result<ThawRequest, Refusal> {
+    let mut entropy = Zeroizing::new([0u8; 32]);
+    getrandom::fill(entropy.as_mut_slice()).map_err(|error| refusal::internal("no entropy for a sandbox", &error))?;
+    env.insert("ATOLL_SANDBOX_ID".to_owned(), row.id.to_string());
+    env.extend(row.spec.env.clone());
+    Ok(ThawRequest {
+        unix_nanos: u64::try_from(OffsetDateTime::now_utc().unix_timestamp_nanos()).unwrap_or_default(),
+        entropy: hex::encode(entropy.as_slice()),
+        hostname,
+        env,
+        memory_mb: row.spec.limits.memory_mb,
+        pids: row.spec.limits.pids,
+    })
+}
+
+/// The host name: short, and telling one sandbox from another.
+fn hostname(row: &SandboxRow) -> String {
+    let id = row.id.to_string();
+    format!("sandbox-{}", &id[..8])
+}
+
+fn ended_early(exit: &MachineExit) -> Refusal {
+    let error = std::io::Error::other(exit.detail.clone());
+    refusal::internal("the sandbox's machine ended while it started", &error)
+}
