@@ -45,7 +45,13 @@ mod tests {
 
     #[test]
     fn every_text_comes_back_from_one_line_of_ascii() {
-        for text in ["plain \"quoted\" \\ \n\r\t\0", "日本語 €", "\u{2028}\u{85}\u{7f}", "😀x😀", ""] {
+        for text in [
+            "plain \"quoted\" \\ \n\r\t\0",
+            "日本語 €",
+            "\u{2028}\u{85}\u{7f}",
+            "😀x😀",
+            "",
+        ] {
             let line = to_ascii_json(text).unwrap();
             assert!(line.bytes().all(|b| (0x20..0x7f).contains(&b)), "{line}");
             assert_eq!(serde_json::from_str::<String>(&line).unwrap(), text);

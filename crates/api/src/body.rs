@@ -28,7 +28,9 @@ pub(crate) async fn read_small(headers: &HeaderMap, body: Body) -> ApiResult<Byt
         return Err(too_large());
     }
     let read = collect(body.into_data_stream());
-    tokio::time::timeout(WHOLE_JSON, read).await.unwrap_or_else(|_| Err(stalled()))
+    tokio::time::timeout(WHOLE_JSON, read)
+        .await
+        .unwrap_or_else(|_| Err(stalled()))
 }
 
 async fn collect(mut chunks: BodyDataStream) -> ApiResult<Bytes> {
@@ -83,7 +85,9 @@ mod tests {
     use super::*;
 
     fn sized(chunk: usize, count: usize) -> Body {
-        Body::from_stream(stream::iter((0..count).map(move |_| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; chunk])))))
+        Body::from_stream(stream::iter(
+            (0..count).map(move |_| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; chunk]))),
+        ))
     }
 
     #[tokio::test]

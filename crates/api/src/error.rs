@@ -26,24 +26,24 @@ const TOO_MANY_RETRY_AFTER: u32 = 1;
 
 /// The body of every answer that is not a success.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct ErrorBody {
+pub(crate) struct ErrorBody {
     /// One sentence for people: what is wrong and what would help.
-    pub error: String,
+    pub(crate) error: String,
     /// The same for programs; the list of codes only grows.
     #[schema(example = "invalid_request")]
-    pub code: String,
+    pub(crate) code: String,
     /// The field of the request that is at fault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub field: Option<String>,
+    pub(crate) field: Option<String>,
     /// For 401: what is wrong with the credential.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub detail: Option<String>,
+    pub(crate) detail: Option<String>,
     /// For 504: the command's or cell's ordinary result, as far as it came.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    pub result: Option<Value>,
+    pub(crate) result: Option<Value>,
     /// The id of this request, as in the `X-Request-Id` header; the server's log has more under it.
-    pub request_id: String,
+    pub(crate) request_id: String,
 }
 
 /// A refusal on its way out.
@@ -211,7 +211,10 @@ fn safe_text(status: StatusCode, refusal: &Refusal) -> String {
         };
     }
     if has(&TIMEOUT_WORDS) || has(&RETRY_WORDS) {
-        tracing::warn!(text, "a refusal's text had words that clients act on; a plain one was sent");
+        tracing::warn!(
+            text,
+            "a refusal's text had words that clients act on; a plain one was sent"
+        );
         return format!(
             "the server could not do this ({}); its log says more under the request id",
             code_word(refusal.code)
@@ -230,16 +233,26 @@ mod tests {
 
     #[test]
     fn a_timeout_always_says_so_and_nothing_else_does() {
-        assert_eq!(text(ErrorCode::Timeout, "command timeout after 2s"), "command timeout after 2s");
+        assert_eq!(
+            text(ErrorCode::Timeout, "command timeout after 2s"),
+            "command timeout after 2s"
+        );
         assert_eq!(text(ErrorCode::Timeout, "too slow"), "timeout");
         assert_eq!(text(ErrorCode::Timeout, "i/o timeout"), "timeout");
-        for message in ["agent: read timeout", "Deadline Exceeded", "dial: connect: connection refused"] {
+        for message in [
+            "agent: read timeout",
+            "Deadline Exceeded",
+            "dial: connect: connection refused",
+        ] {
             let told = text(ErrorCode::AgentLost, message).to_lowercase();
             for word in RETRY_WORDS.iter().chain(&TIMEOUT_WORDS) {
                 assert!(!told.contains(word), "{told}");
             }
         }
-        assert_eq!(text(ErrorCode::InvalidRequest, "timeout must be positive"), "timeout must be positive");
+        assert_eq!(
+            text(ErrorCode::InvalidRequest, "timeout must be positive"),
+            "timeout must be positive"
+        );
     }
 
     #[test]
@@ -253,6 +266,9 @@ mod tests {
     #[test]
     fn unauthorized_keeps_the_reason_in_detail() {
         let body = ApiError::new(ErrorCode::Unauthorized, "missing bearer token").body("r");
-        assert_eq!((body.error.as_str(), body.detail.as_deref()), ("unauthorized", Some("missing bearer token")));
+        assert_eq!(
+            (body.error.as_str(), body.detail.as_deref()),
+            ("unauthorized", Some("missing bearer token"))
+        );
     }
 }

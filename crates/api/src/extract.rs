@@ -75,9 +75,12 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], lenient: bool) -> ApiResu
     let mut track = serde_path_to_error::Track::new();
     let mut unknown = None;
     let tracked = serde_path_to_error::Deserializer::new(&mut source, &mut track);
-    let parsed = T::deserialize(serde_ignored::Deserializer::new(tracked, &mut |path: serde_ignored::Path<'_>| {
-        unknown.get_or_insert_with(|| path.to_string());
-    }));
+    let parsed = T::deserialize(serde_ignored::Deserializer::new(
+        tracked,
+        &mut |path: serde_ignored::Path<'_>| {
+            unknown.get_or_insert_with(|| path.to_string());
+        },
+    ));
     let value = parsed.map_err(|error| wrong_json(&track.path().to_string(), &error))?;
     source.end().map_err(|error| wrong_json(".", &error))?;
     match unknown {
@@ -100,7 +103,10 @@ fn wrong_json(path: &str, error: &serde_json::Error) -> ApiError {
     match (path, missing) {
         (".", Some(name)) => ApiError::field(name, format!("{name} required")),
         (parent, Some(name)) => ApiError::field(&format!("{parent}.{name}"), format!("{parent}.{name} required")),
-        (".", None) => ApiError::new(ErrorCode::InvalidRequest, format!("the body is not the JSON wanted here: {text}")),
+        (".", None) => ApiError::new(
+            ErrorCode::InvalidRequest,
+            format!("the body is not the JSON wanted here: {text}"),
+        ),
         (field, None) => ApiError::field(field, format!("{field}: {text}")),
     }
 }
@@ -122,7 +128,10 @@ fn parse_query<T: DeserializeOwned>(query: &str) -> ApiResult<T> {
     serde_path_to_error::deserialize(source).map_err(|error| {
         let path = error.path().to_string();
         let text = error.into_inner().to_string();
-        match text.strip_prefix("missing field `").and_then(|rest| rest.split_once('`')) {
+        match text
+            .strip_prefix("missing field `")
+            .and_then(|rest| rest.split_once('`'))
+        {
             Some((name, _)) => ApiError::field(name, format!("the query parameter {name} is required")),
             None if path == "." => ApiError::new(ErrorCode::InvalidRequest, format!("the query is wrong: {text}")),
             None => ApiError::field(&path, format!("{path}: {text}")),
@@ -232,7 +241,16 @@ mod tests {
 
     #[test]
     fn what_is_not_json_is_a_refusal_too() {
-        for json in ["", "[", "null", "[]", r#"{"cmd": "x"} x"#, r#"{"cmd": "\ud800"}"#, "\"\u{0}\"", &"[".repeat(10_000)] {
+        for json in [
+            "",
+            "[",
+            "null",
+            "[]",
+            r#"{"cmd": "x"} x"#,
+            r#"{"cmd": "\ud800"}"#,
+            "\"\u{0}\"",
+            &"[".repeat(10_000),
+        ] {
             assert_eq!(refused(json).code, "invalid_request", "{json:.20}");
         }
     }

@@ -29,7 +29,7 @@ const MAX_URI: usize = 16 * 1024;
 const MAX_HEADERS: usize = 32 * 1024;
 
 /// The outermost layer of the router.
-pub(crate) async fn observe(State(meter): State<Meter>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn observe(State(meter): State<Meter>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = request_id(request.headers());
     let method = request.method().clone();
@@ -40,10 +40,7 @@ pub(crate) async fn observe(State(meter): State<Meter>, mut request: Request, ne
         .map_or_else(|| "none".to_owned(), |matched| matched.as_str().to_owned());
     let span = tracing::info_span!("request", id, %method, route);
     let answer = match acceptable(request.uri(), request.headers()) {
-        Ok(()) => {
-            request.extensions_mut().insert(RequestId(id.clone()));
-            next.run(request).instrument(span.clone()).await
-        }
+        Ok(()) => next.run(request).instrument(span.clone()).await,
         Err(error) => error.into_response(),
     };
     let mut answer = error::finish(answer, &id);
@@ -56,10 +53,6 @@ pub(crate) async fn observe(State(meter): State<Meter>, mut request: Request, ne
     meter.answered(&method, &route, status, took);
     answer
 }
-
-/// The id of the request at hand, for answers that are written later than their head.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestId(pub(crate) String);
 
 /// The caller's id when it is one that can stand in a log line and a header; a new one otherwise.
 fn request_id(headers: &HeaderMap) -> String {
@@ -87,7 +80,10 @@ fn acceptable(uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
             format!("the path and query have {length} bytes; the most is {MAX_URI}"),
         ));
     }
-    let length: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let length: usize = headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
     if length > MAX_HEADERS {
         return Err(ApiError::transport(
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,

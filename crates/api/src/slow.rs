@@ -118,9 +118,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_leaves_cancels_the_work() {
-        struct Witness(tokio::sync::mpsc::Sender<()>);
-        let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
-        let witness = Witness(sender);
+        let (witness, mut receiver) = tokio::sync::mpsc::channel::<()>(1);
         let work = async move {
             std::future::pending::<()>().await;
             drop(witness);

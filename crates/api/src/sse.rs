@@ -1,20 +1,26 @@
 //! Server-sent events as the known clients parse them (pandastack-v1 §2.6): one `event:` and one `data:` line a frame,
-//! LF only, data in ASCII, `: ping` comments while nothing happens.
+//! LF only, data in ASCII, `: ping` comments while nothing happens. The same as lines of JSON for who asks for that.
 
 use std::{convert::Infallible, time::Duration};
 
-use axum::response::{
-    IntoResponse, Response,
-    sse::{Event, KeepAlive, Sse},
+use axum::{
+    body::Body,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
 };
 use futures_util::{Stream, StreamExt};
-use http::{HeaderValue, header};
+use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;
 
 use crate::ascii::to_ascii_json;
 
 /// How often a comment is sent while a stream is silent. Half of the clients' 30 seconds without a byte.
 const PING_EVERY: Duration = Duration::from_secs(15);
+
+/// The other form: one JSON value a line.
+const NDJSON: &str = "application/x-ndjson";
 
 /// One frame.
 #[derive(Debug)]
@@ -77,12 +83,34 @@ pub(crate) fn respond(frames: impl Stream<Item = Frame> + Send + 'static) -> Res
     response
 }
 
+/// The same as one JSON object a line, `{"event": ..., "data": ...}`, when the caller accepts that.
+pub(crate) fn respond_as(headers: &HeaderMap, frames: impl Stream<Item = Frame> + Send + 'static) -> Response {
+    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains(NDJSON));
+    if !headers.get_all(header::ACCEPT).iter().any(accepts) {
+        return respond(frames);
+    }
+    let lines = frames.map(|frame| {
+        let name = frame.event.unwrap_or("message");
+        Ok::<_, Infallible>(format!("{{\"event\":\"{name}\",\"data\":{}}}\n", frame.data))
+    });
+    ([(header::CONTENT_TYPE, NDJSON)], Body::from_stream(lines)).into_response()
+}
+
 #[cfg(test)]
 mod tests {
     use futures_util::stream;
     use http_body_util::BodyExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn lines_of_json_are_given_to_who_asks() {
+        let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static("application/x-ndjson"))]);
+        let frames = [Frame::named("exit", &serde_json::json!({"exit_code": 0}))];
+        let response = respond_as(&headers, stream::iter(frames));
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "{\"event\":\"exit\",\"data\":{\"exit_code\":0}}\n");
+    }
 
     #[tokio::test]
     async fn a_frame_is_one_event_line_one_data_line_and_a_blank_one() {
@@ -92,7 +120,10 @@ mod tests {
             Frame::text(Some("done"), "end"),
         ];
         let response = respond(stream::iter(frames));
-        assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream; charset=utf-8");
+        assert_eq!(
+            response.headers()[header::CONTENT_TYPE],
+            "text/event-stream; charset=utf-8"
+        );
         let body = response.into_body().collect().await.unwrap().to_bytes();
         let expected = "event: stdout\ndata: {\"chunk\":\"\\u00e9\\r\\n\"}\n\n\
                         data: {\"line\":\"x\"}\n\n\
