@@ -24,6 +24,12 @@ const MKFS: &str = "/usr/sbin/mkfs.ext4";
 /// How often somebody else may take the loop device that was just free.
 const ATTEMPTS: usize = 64;
 
+/// Whether [`format`] can work here.
+#[must_use]
+pub fn is_formatter_installed() -> bool {
+    Path::new(MKFS).exists()
+}
+
 /// Makes an empty image of `mib` MiB at `path`, for a handful of large files.
 ///
 /// No journal and no reserve: a machine's disk need not survive the host's crash, and all of it is for its owner.

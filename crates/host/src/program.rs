@@ -307,6 +307,18 @@ impl Child {
         Ok(status)
     }
 
+    /// Waits for its end; its streams are not read.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub async fn finish(&mut self) -> Result<Finished, ProgramError> {
+        Ok(Finished {
+            program: self.path.clone(),
+            status: self.wait().await?,
+            tail: String::new(),
+        })
+    }
+
     /// Reads both piped streams to their end and waits for the program's.
     ///
     /// What it left running in its process group is killed then: it would hold the streams open.

@@ -185,7 +185,7 @@ async fn an_image_bounds_what_is_written_and_gives_back_what_is_deleted() {
     image::copy(&blank, &copy).unwrap();
     std::fs::create_dir(&at).unwrap();
     image::mount_image(&copy, &at).unwrap();
-    assert_eq!(mounts::below(folder.path()).unwrap(), [at.clone()]);
+    assert_eq!(mounts::below(folder.path()).unwrap(), std::slice::from_ref(&at));
     let error = std::fs::write(at.join("big"), vec![1; 80 << 20]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
     assert!(std::fs::metadata(at.join("big")).unwrap().len() > 60 << 20);

@@ -1,15 +1,54 @@
 //! Isolation by gVisor: each machine is one `runsc` sandbox, a kernel of its own in user space.
+//!
+//! What a machine has on the host is all in two places, so that it can be found and removed whatever was interrupted:
+//!
+//! ```text
+//! STATE/machines/<id>/      config.json (OCI bundle), meminfo, in.fifo, out.fifo, runsc.log, r/ (runsc's own state),
+//!                           disk.img and disk/ (what the guest writes), pid, machine.json (written last: it was ready)
+//! cgroup atoll-<state>/<id> every process of it, from its first instruction on
+//! ```
+//!
+//! Read next: [`start`] (boot and restore), [`sweep`] (stop and inventory).
 
-use std::path::PathBuf;
+mod bundle;
+mod disks;
+mod folder;
+mod probe;
+mod runsc;
+mod start;
+mod sweep;
+mod turns;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use atoll_engine::{Capabilities, Engine, EngineError, Machine, MachinePlan, Usage};
-use atoll_model::MachineId;
+use atoll_host::{Cgroups, CpuSet, disk};
+use atoll_model::{Isolation, MachineId};
+
+use crate::{
+    disks::Disks,
+    folder::{MachineFolder, host},
+    runsc::Runsc,
+    start::Origin,
+    turns::Turns,
+};
+
+/// How this engine calls itself.
+const NAME: &str = "gvisor";
+/// How long `runsc checkpoint` may take: it writes all of the guest's memory to the disk.
+const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(300);
+/// The longest state folder, in bytes. `runsc` puts a socket below it, whose path the kernel limits to 107 bytes.
+const LONGEST_STATE_DIR: usize = 46;
 
 /// What the engine needs to know.
 #[derive(Debug, Clone)]
 pub struct GvisorConfig {
-    /// Holds `machines/` and `runsc/`; made when missing. One server owns it.
+    /// Holds `machines/` and `disks/`; made when missing, at most 46 bytes long. One server owns it.
     pub state_dir: PathBuf,
     /// The `runsc` program; the first one on PATH when absent.
     pub runsc: Option<PathBuf>,
@@ -19,29 +58,80 @@ pub struct GvisorConfig {
 #[derive(Debug)]
 pub struct Gvisor {
     capabilities: Capabilities,
+    shared: Arc<Shared>,
+}
+
+/// What jobs on blocking threads need, too.
+#[derive(Debug)]
+struct Shared {
+    runsc: Runsc,
+    machines: PathBuf,
+    cgroups: Cgroups,
+    disks: Disks,
+    turns: Turns,
+    host_cpus: u32,
 }
 
 impl Gvisor {
-    /// Finds `runsc` and its version. Nothing is started; see [`Engine::probe`].
+    /// Finds `runsc` and what this build of it can do. No machine is started; see [`Engine::probe`].
     ///
     /// # Errors
-    /// [`EngineError::Unusable`] when there is no `runsc`, [`EngineError::Host`] when the state folder cannot be made.
-    pub async fn new(_config: GvisorConfig) -> Result<Self, EngineError> {
-        Err(unfinished())
+    /// [`EngineError::Unusable`] when there is no `runsc`, it is too old, or the host has no control groups;
+    /// [`EngineError::Host`] when the state folder cannot be made.
+    pub async fn new(config: GvisorConfig) -> Result<Self, EngineError> {
+        let runsc = Runsc::find(config.runsc).await?;
+        let machines = config.state_dir.join("machines");
+        std::fs::create_dir_all(&machines).map_err(host("making the machines folder"))?;
+        let state = config
+            .state_dir
+            .canonicalize()
+            .map_err(host("resolving the state folder"))?;
+        if state.as_os_str().len() > LONGEST_STATE_DIR {
+            let length = state.as_os_str().len();
+            return Err(unusable(format!(
+                "the state folder's path has {length} bytes and may have {LONGEST_STATE_DIR} at most (a socket lives below it); choose a shorter one"
+            )));
+        }
+        let cgroups =
+            Cgroups::open(&group_name(&state)).map_err(|error| unusable(format!("control groups: {error}")))?;
+        let disks = Disks::open(state.join("disks"), runsc.bounds_overlay())?;
+        let host_cpus = CpuSet::available().map_err(host("counting processors"))?;
+        let mut warnings = runsc.warnings();
+        warnings.extend(disks.warning());
+        let capabilities = Capabilities {
+            isolation: Isolation::Kernel,
+            version: format!("runsc {}", runsc.version()),
+            snapshot_running: true,
+            memory_snapshot: true,
+            pause: false,
+            disk_limit: disks.are_bounded(),
+            warnings,
+        };
+        let shared = Shared {
+            runsc,
+            machines: state.join("machines"),
+            cgroups,
+            disks,
+            turns: Turns::default(),
+            host_cpus,
+        };
+        Ok(Self {
+            capabilities,
+            shared: Arc::new(shared),
+        })
     }
 }
 
-fn unfinished() -> EngineError {
-    EngineError::Unusable {
-        engine: "gvisor",
-        reason: "this build has no gVisor support yet".to_owned(),
+impl Shared {
+    fn folder(&self, id: &MachineId) -> MachineFolder {
+        MachineFolder::new(self.machines.join(id.as_str()))
     }
 }
 
 #[async_trait]
 impl Engine for Gvisor {
     fn name(&self) -> &'static str {
-        "gvisor"
+        NAME
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -49,34 +139,96 @@ impl Engine for Gvisor {
     }
 
     async fn probe(&self) -> Result<Capabilities, EngineError> {
-        Err(unfinished())
+        probe::answer(&self.shared).await?;
+        Ok(self.capabilities.clone())
     }
 
-    async fn boot(&self, _plan: MachinePlan) -> Result<Machine, EngineError> {
-        Err(unfinished())
+    async fn boot(&self, plan: MachinePlan) -> Result<Machine, EngineError> {
+        start::machine(&self.shared, plan, Origin::Cold).await
     }
 
-    async fn snapshot(&self, _machine: &MachineId, _to: PathBuf) -> Result<(), EngineError> {
-        Err(unfinished())
+    async fn snapshot(&self, machine: &MachineId, to: PathBuf) -> Result<(), EngineError> {
+        let folder = self.shared.folder(machine);
+        folder
+            .record()
+            .await?
+            .ok_or_else(|| EngineError::NoMachine(machine.clone()))?;
+        let mut checkpoint = self.shared.runsc.command(&folder, None)?;
+        checkpoint.args([
+            "checkpoint",
+            "-leave-running",
+            "-compression",
+            "none",
+            "-exclude-committed-zero-pages",
+        ]);
+        checkpoint.arg("-image-path").arg(&to).arg(runsc::CONTAINER);
+        let finished = checkpoint.run(SNAPSHOT_DEADLINE, |_| {}).await;
+        self.shared.runsc.check(finished, "checkpoint", machine, &folder)
     }
 
-    async fn restore(&self, _plan: MachinePlan, _snapshot: PathBuf) -> Result<Machine, EngineError> {
-        Err(unfinished())
+    async fn restore(&self, plan: MachinePlan, snapshot: PathBuf) -> Result<Machine, EngineError> {
+        start::machine(&self.shared, plan, Origin::Snapshot(snapshot)).await
     }
 
-    async fn stop(&self, _machine: &MachineId) -> Result<(), EngineError> {
-        Err(unfinished())
+    async fn stop(&self, machine: &MachineId) -> Result<(), EngineError> {
+        sweep::machine(&self.shared, machine).await
     }
 
-    async fn adopt(&self, _machine: &MachineId) -> Result<Option<Machine>, EngineError> {
-        Err(unfinished())
+    async fn adopt(&self, machine: &MachineId) -> Result<Option<Machine>, EngineError> {
+        start::adopt(&self.shared, machine).await
     }
 
     async fn inventory(&self) -> Result<Vec<MachineId>, EngineError> {
-        Err(unfinished())
+        sweep::inventory(&self.shared)
     }
 
-    async fn usage(&self, _machine: &MachineId) -> Result<Usage, EngineError> {
-        Err(unfinished())
+    async fn usage(&self, machine: &MachineId) -> Result<Usage, EngineError> {
+        let used = match self.shared.cgroups.group(machine.as_str()).usage() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(EngineError::NoMachine(machine.clone()));
+            }
+            other => other.map_err(host("reading a machine's control group"))?,
+        };
+        let space = disk::space(&self.shared.folder(machine).disk()).map_err(host("measuring a machine's disk"))?;
+        Ok(Usage {
+            cpu_micros: used.cpu_micros,
+            memory_bytes: used.memory_bytes,
+            memory_peak_bytes: used.memory_peak_bytes,
+            disk_bytes: if self.shared.disks.are_images() {
+                space.total - space.free
+            } else {
+                0
+            },
+            host_processes: used.processes,
+        })
+    }
+}
+
+fn unusable(reason: String) -> EngineError {
+    EngineError::Unusable { engine: NAME, reason }
+}
+
+/// Servers with different state folders must not take each other's machines for leftovers, and one server must find its own
+/// again: the parent group's name is made from the folder's path (FNV-1a, 32 bits).
+fn group_name(state: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let hash = state
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0x811c_9dc5_u32, |hash, &byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        });
+    format!("atoll-{hash:08x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_folder_has_a_group_of_its_own_that_it_finds_again() {
+        assert_eq!(group_name(Path::new("/a")), group_name(Path::new("/a")));
+        assert_ne!(group_name(Path::new("/a")), group_name(Path::new("/b")));
     }
 }
