@@ -1,0 +1,265 @@
+//! The memory guard: before the machine's limit is reached, the greediest process ends, never the agent.
+//!
+//! The engine's limit would take the whole machine. So while commands or cells run, or strays of theirs, the guard looks at
+//! the memory in use as often as it could be used up, and at the number of processes. With nothing running it sleeps.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    fs,
+    rc::Rc,
+    time::Duration,
+};
+
+use atoll_model::{Limits, Outcome};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{sync::Notify, time::sleep};
+
+use crate::tree::{self, Mark, Process};
+
+const MIB: u64 = 1 << 20;
+/// How fast programs can fill memory, in bytes a second; a generous guess.
+const FILL_RATE: u64 = 4 << 30;
+/// Most commands have ended before it; they cost no look.
+const FIRST_LOOK: Duration = Duration::from_millis(15);
+const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
+const LONGEST_PERIOD: Duration = Duration::from_millis(100);
+/// With only strays left.
+const STRAY_PERIOD: Duration = Duration::from_secs(1);
+/// How long the memory of a killed process may take to be free.
+const RELEASE_TIME: Duration = Duration::from_millis(300);
+/// Processes that the agent and its callers keep for themselves.
+const SPARE_PROCESSES: usize = 32;
+
+/// Why the guard ended something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It was the greediest when memory ran out.
+    Memory { limit_mb: u64, peak_mb: u64 },
+    /// It had the most processes when there were too many.
+    Processes { limit: u32 },
+}
+
+impl Verdict {
+    /// The outcome to report; `None` when the way it ended says enough beside [`note`](Self::note).
+    pub(crate) fn outcome(self, context_restarted: bool) -> Option<Outcome> {
+        match self {
+            Self::Memory { limit_mb, peak_mb } => Some(Outcome::Oom {
+                limit_mb,
+                peak_mb,
+                context_restarted,
+            }),
+            Self::Processes { .. } => None,
+        }
+    }
+
+    /// A line for standard error.
+    pub(crate) fn note(self) -> String {
+        match self {
+            Self::Memory { limit_mb, peak_mb } => {
+                format!("\n[killed: {peak_mb} MiB in use, and the sandbox has {limit_mb} MiB]\n")
+            }
+            Self::Processes { limit } => format!("\n[killed: the sandbox may have {limit} processes]\n"),
+        }
+    }
+}
+
+/// Something runs, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Busy(Rc<Guard>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.running.set(self.0.running.get() - 1);
+    }
+}
+
+/// The guard.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    limit_mb: Cell<u64>,
+    pids: Cell<u32>,
+    running: Cell<usize>,
+    begun: Notify,
+    verdicts: RefCell<HashMap<Mark, Verdict>>,
+    /// Processes that wait for work between cells: zygote and kernels, and their marks.
+    residents: RefCell<HashMap<Pid, Mark>>,
+    zygote: Cell<Option<Pid>>,
+}
+
+impl Guard {
+    pub(crate) fn new() -> Self {
+        let limits = Limits::default();
+        Self {
+            limit_mb: Cell::new(limits.memory_mb),
+            pids: Cell::new(limits.pids),
+            running: Cell::new(0),
+            begun: Notify::new(),
+            verdicts: RefCell::default(),
+            residents: RefCell::default(),
+            zygote: Cell::new(None),
+        }
+    }
+
+    pub(crate) fn set_limits(&self, memory_mb: u64, pids: u32) {
+        self.limit_mb.set(memory_mb);
+        self.pids.set(pids);
+    }
+
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.limit_mb.get() * MIB
+    }
+
+    /// Says that something begins to run.
+    pub(crate) fn busy(self: &Rc<Self>) -> Busy {
+        self.running.set(self.running.get() + 1);
+        self.begun.notify_one();
+        Busy(Rc::clone(self))
+    }
+
+    /// A process that lives while nothing runs and is no stray. The zygote is the last one to be ended.
+    pub(crate) fn add_resident(&self, pid: Pid, mark: Mark, is_zygote: bool) {
+        self.residents.borrow_mut().insert(pid, mark);
+        if is_zygote {
+            self.zygote.set(Some(pid));
+        }
+    }
+
+    pub(crate) fn remove_resident(&self, pid: Pid) {
+        self.residents.borrow_mut().remove(&pid);
+        if self.zygote.get() == Some(pid) {
+            self.zygote.set(None);
+        }
+    }
+
+    /// Whether, and why, the guard ended something of this tree since it was last asked.
+    pub(crate) fn take_verdict(&self, mark: Mark) -> Option<Verdict> {
+        self.verdicts.borrow_mut().remove(&mark)
+    }
+
+    /// Guards until the agent ends.
+    pub(crate) async fn run(self: Rc<Self>) {
+        loop {
+            self.begun.notified().await;
+            sleep(FIRST_LOOK).await;
+            while self.running.get() > 0 || self.has_strays() {
+                let period = self.look().await;
+                sleep(period).await;
+            }
+        }
+    }
+
+    fn has_strays(&self) -> bool {
+        let residents = self.residents.borrow();
+        let mut processes = tree::all_processes().into_iter();
+        processes.any(|process| process.mark.is_some() && !residents.contains_key(&process.pid))
+    }
+
+    /// Looks once, acts if need be, and says when to look again.
+    async fn look(&self) -> Duration {
+        let limit = self.limit_bytes();
+        let ceiling = limit - (limit / 16).clamp(24 * MIB, 128 * MIB).min(limit / 2);
+        let used = used_memory(limit);
+        if used >= ceiling {
+            self.end_greediest(used).await;
+            return SHORTEST_PERIOD;
+        }
+        let pids = tree::all_pids();
+        if pids.len() + SPARE_PROCESSES > self.pids.get() as usize {
+            self.end_most_numerous().await;
+            return SHORTEST_PERIOD;
+        }
+        if self.running.get() == 0 {
+            return STRAY_PERIOD;
+        }
+        let headroom = Duration::from_micros((ceiling - used) / (FILL_RATE / 1_000_000));
+        headroom.clamp(SHORTEST_PERIOD, LONGEST_PERIOD)
+    }
+
+    async fn end_greediest(&self, used: u64) {
+        let processes = tree::all_processes();
+        let spared = self.zygote.get();
+        let candidates = processes.iter().filter(|process| Some(process.pid) != spared);
+        let greediest = candidates.max_by_key(|process| resident_bytes(process.pid)).copied();
+        let zygote = || processes.iter().find(|process| Some(process.pid) == spared).copied();
+        let Some(victim) = greediest.or_else(zygote) else {
+            return;
+        };
+        if let Some(mark) = victim.mark {
+            let verdict = Verdict::Memory {
+                limit_mb: self.limit_mb.get(),
+                peak_mb: used / MIB,
+            };
+            self.verdicts.borrow_mut().insert(mark, verdict);
+        }
+        eprintln!(
+            "atoll-agent: out of memory: ending process {} at {} MiB in use",
+            victim.pid,
+            used / MIB
+        );
+        // That it has ended by itself meanwhile is fine.
+        let _ = kill(victim.pid, Signal::SIGKILL);
+        wait_for_release(victim).await;
+    }
+
+    /// Too many processes: the tree with the most of them goes, all at once, before it can grow again.
+    async fn end_most_numerous(&self) {
+        let mut counts: HashMap<Mark, usize> = HashMap::new();
+        for process in tree::all_processes() {
+            if let Some(mark) = process.mark {
+                *counts.entry(mark).or_default() += 1;
+            }
+        }
+        if let Some((mark, count)) = counts.into_iter().max_by_key(|(_, count)| *count) {
+            eprintln!("atoll-agent: too many processes: ending a tree of {count}");
+            let limit = self.pids.get();
+            self.verdicts.borrow_mut().insert(mark, Verdict::Processes { limit });
+            tree::kill_tree(mark).await;
+        }
+    }
+}
+
+async fn wait_for_release(victim: Process) {
+    let step = Duration::from_millis(5);
+    let mut waited = Duration::ZERO;
+    while !tree::has_ended(victim.pid) && waited < RELEASE_TIME {
+        sleep(step).await;
+        waited += step;
+    }
+}
+
+/// Memory in use by programs, in bytes. Where the machine's total is far above the limit the machine is not ours alone
+/// (tests on a host), and only the agent's own processes count.
+pub(crate) fn used_memory(limit: u64) -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace()
+            .next()?
+            .parse::<u64>()
+            .ok()
+            .map(|kib| kib * 1024)
+    };
+    match (field("MemTotal:"), field("MemAvailable:")) {
+        (Some(total), Some(available)) if total <= limit * 3 / 2 + 512 * MIB => total.saturating_sub(available),
+        _ => tree::all_processes()
+            .into_iter()
+            .filter(|process| process.mark.is_some())
+            .map(|process| resident_bytes(process.pid))
+            .sum(),
+    }
+}
+
+/// What a process holds alone, in bytes; 0 when it is gone.
+pub(crate) fn resident_bytes(pid: Pid) -> u64 {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let mut pages = statm
+        .split_whitespace()
+        .skip(1)
+        .map(|field| field.parse::<u64>().unwrap_or(0));
+    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+    resident.saturating_sub(shared) * 4096
+}

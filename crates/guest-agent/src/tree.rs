@@ -1,0 +1,110 @@
+//! Process trees: who belongs to which command or context, whatever they did to hide.
+//!
+//! Parent links, process groups and sessions are lost when a process forks twice or calls setsid; the environment can be
+//! emptied. A resource limit is inherited by every descendant and survives all of that, and one of them has no effect on
+//! any kernel of the last twenty years: RLIMIT_RSS. Its soft value is the mark. No helper process per command is needed.
+
+use std::{cell::Cell, fs, time::Duration};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use crate::sys;
+
+/// A tree of processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Mark(u64);
+
+/// Far above any real limit; the low bits stay zero, so that tools that show kilobytes show a whole number.
+const BASE: u64 = 1 << 60;
+const SHIFT: u32 = 12;
+
+impl Mark {
+    /// As the limit's value.
+    pub(crate) fn value(self) -> u64 {
+        self.0
+    }
+
+    fn of(pid: Pid) -> Option<Self> {
+        sys::mark_of(pid)
+            .filter(|value| *value & BASE != 0 && *value >> 61 == 0)
+            .map(Self)
+    }
+}
+
+/// Gives each tree a mark of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(Cell<u64>);
+
+impl Marks {
+    pub(crate) fn next(&self) -> Mark {
+        self.0.set(self.0.get() + 1);
+        Mark(BASE | self.0.get() << SHIFT)
+    }
+}
+
+/// A process that exists.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Process {
+    pub(crate) pid: Pid,
+    /// `None`: not started by the agent.
+    pub(crate) mark: Option<Mark>,
+}
+
+/// Ids of all processes, threads not counted.
+pub(crate) fn all_pids() -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok().map(Pid::from_raw)).collect()
+}
+
+/// All processes but the agent itself.
+pub(crate) fn all_processes() -> Vec<Process> {
+    let own = Pid::this();
+    let others = all_pids().into_iter().filter(|pid| *pid != own);
+    others
+        .map(|pid| Process {
+            pid,
+            mark: Mark::of(pid),
+        })
+        .collect()
+}
+
+/// Whether it has ended and waits to be reaped; also when it is gone.
+pub(crate) fn has_ended(pid: Pid) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return true;
+    };
+    // The command's name, in parentheses, may hold anything; the state follows the last of them.
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, Some('Z' | 'X') | None)
+}
+
+/// Sends SIGKILL to every process of the tree; gives how many there were.
+fn kill_once(mark: Mark) -> usize {
+    let members = all_processes().into_iter().filter(|process| process.mark == Some(mark));
+    let living = members.filter(|process| !has_ended(process.pid));
+    // That one ended meanwhile is fine.
+    living
+        .filter(|process| kill(process.pid, Signal::SIGKILL).is_ok())
+        .count()
+}
+
+/// Ends a tree. Repeats until nothing is left, since a process may fork while the list is read; gives up after some
+/// thousand rounds and says so.
+pub(crate) async fn kill_tree(mark: Mark) -> bool {
+    for round in 0..400_u64 {
+        if kill_once(mark) == 0 {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(1 + round.min(9))).await;
+    }
+    eprintln!("atoll-agent: a process tree cannot be ended");
+    false
+}
