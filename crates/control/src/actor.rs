@@ -180,7 +180,9 @@ impl Actor {
     async fn create_failed(mut self, refusal: Refusal) {
         bump(&self.control.inner.metrics.create_failures);
         tracing::warn!(sandbox = %self.live.id, %refusal, "a create failed");
-        self.sweep().await;
+        if !self.sweep().await {
+            return;
+        }
         let failure = refusal.message.clone();
         self.settle(Event::CreateFailed, GoneReason::CreateFailed, Some(failure))
             .await;
@@ -207,7 +209,9 @@ impl Actor {
         }
         self.settle(Event::StopRequested, reason, None).await;
         self.publish(|status| status.link = None);
-        self.sweep().await;
+        if !self.sweep().await {
+            return;
+        }
         self.settle(Event::Stopped, reason, None).await;
         self.record("sandbox.deleted", json!({ "reason": reason })).await;
         self.publish(|status| status.swept = true);
@@ -221,25 +225,29 @@ impl Actor {
         self.settle(Event::MachineDied, GoneReason::MachineDied, Some(failure))
             .await;
         self.publish(|status| status.link = None);
-        self.sweep().await;
+        if !self.sweep().await {
+            return;
+        }
         self.record("vm.died", json!({ "reason": GoneReason::MachineDied }))
             .await;
         self.publish(|status| status.swept = true);
         self.leave();
     }
 
-    /// Removes the machine and all it holds on the host; tries until it is gone or the server shuts down.
-    async fn sweep(&mut self) {
+    /// Removes the machine and all it holds on the host; tries until it is gone. `false` when the server shuts down before:
+    /// the record then still says what there is to sweep, and the next start does it.
+    async fn sweep(&mut self) -> bool {
         let machine = MachineId::from(self.live.id);
         let (mut pause, longest) = SWEEP_PAUSE;
         while let Err(error) = self.control.inner.engine.stop(&machine).await {
             let refusal = refusal::of_engine("a machine was removed", &error);
             self.publish(|status| status.refusal = Some(refusal));
             tokio::select! {
-                () = self.control.inner.stopping.cancelled() => return,
+                () = self.control.inner.stopping.cancelled() => return false,
                 () = tokio::time::sleep(pause) => pause = longest.min(pause * 2),
             }
         }
+        true
     }
 
     /// Moves on the way to an end. That the store can't be written must not keep the machine alive: the record then says

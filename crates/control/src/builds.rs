@@ -291,7 +291,7 @@ mod tests {
         }
         assert!(lines.text().len() <= MAX_LOG);
         let (note, next) = lines.get(0).unwrap();
-        assert_eq!((note.as_str(), next), ("[9 lines not kept]", 9));
+        assert_eq!((note.as_str(), next), ("[10 lines not kept]", 10));
         assert!(lines.get(next).is_some());
     }
 }

@@ -127,6 +127,7 @@ impl Control {
         };
         let recovered = control.recover().await?;
         tracing::info!(?recovered, "the host is in line with the records");
+        control.collect_templates().await?;
         let first_key = control.first_key(workspace).await?;
         control.inner.tasks.spawn(Retention(control.clone()).run());
         control.inner.tasks.spawn(build_runner.run(control.clone()));

@@ -75,6 +75,22 @@ impl Control {
         Ok(found)
     }
 
+    /// Removes bakes and root directories that are neither in force nor below any live sandbox. Only while nothing is
+    /// created, so that no create holds one that no record names yet.
+    pub(crate) async fn collect_templates(&self) -> Result<(), Refusal> {
+        let rows = self
+            .inner
+            .store
+            .sandbox_list_all(&[State::Running, State::Paused, State::Stopping])
+            .await;
+        let rows = rows.map_err(|error| refusal::of_store(&error))?;
+        let pinned = rows.iter().filter_map(|row| row.origin.bake.parse().ok()).collect();
+        if let Err(error) = self.inner.templates.collect(&pinned).await {
+            tracing::error!(error = refusal::chain(&error), "old bakes were not all removed");
+        }
+        Ok(())
+    }
+
     async fn recover_one(&self, row: SandboxRow) -> Result<Fate, Refusal> {
         let machine = MachineId::from(row.id);
         match row.state {

@@ -243,7 +243,7 @@ async fn a_revoked_key_is_found_as_revoked_and_not_listed() {
     };
     store.key_insert(&key).await.unwrap();
     assert!(store.key_exists().await.unwrap());
-    assert_eq!(store.key_list(workspace).await.unwrap(), [key.clone()]);
+    assert_eq!(store.key_list(workspace).await.unwrap(), std::slice::from_ref(&key));
 
     let other = store.workspace_ensure("other", now()).await.unwrap().id;
     assert_eq!(store.key_revoke(other, &key.prefix, now()).await.unwrap(), None);
