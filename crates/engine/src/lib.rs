@@ -3,6 +3,9 @@
 //! An engine makes machines out of a rootfs or a snapshot and hands back one duplex byte stream for each. It knows nothing
 //! of what is said on that stream. All differences between engines are data in [`Capabilities`].
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
 use std::{fmt, path::PathBuf, pin::Pin};
 
 use async_trait::async_trait;

@@ -15,9 +15,9 @@ use crate::{folder::MachineFolder, unusable};
 /// What `runsc` calls every machine: each has a state folder of its own, and a short name keeps socket paths short.
 pub(crate) const CONTAINER: &str = "m";
 /// The first build whose checkpoints can go on running and be written without compression, as YYYYMMDD.
-const OLDEST: u32 = 2024_01_01;
+const OLDEST: u32 = 20_240_101;
 /// Builds older than this are worth a warning.
-const AGED: u32 = 2024_07_01;
+const AGED: u32 = 20_240_701;
 /// How long it may take to print its version.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(10);
 /// The most that is read of what `runsc` wrote about a failure.
@@ -210,8 +210,8 @@ mod tests {
             Some("0.0~20240729.0")
         );
         assert_eq!(parse_version("something else\n"), None);
-        assert_eq!(build_date("0.0~20240729.0"), Some(2024_07_29));
-        assert_eq!(build_date("release-20250512.0-3-g1234567"), Some(2025_05_12));
+        assert_eq!(build_date("0.0~20240729.0"), Some(20_240_729));
+        assert_eq!(build_date("release-20250512.0-3-g1234567"), Some(20_250_512));
         assert_eq!(build_date("VERSION_MISSING"), None);
     }
 

@@ -1,0 +1,126 @@
+//! Process 1 of the machines that the conformance suite makes: answers one line to each line. Built by the suite as a
+//! static program of its own, so it has only the standard library.
+
+use std::{
+    collections::HashMap,
+    fs,
+    hint::black_box,
+    io::{self, BufRead, Write},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+fn main() {
+    // `agent sleep` is what `fork` below starts.
+    if std::env::args().nth(1).as_deref() == Some("sleep") {
+        thread::sleep(Duration::from_secs(3600));
+        return;
+    }
+    let mut memory: HashMap<String, String> = HashMap::new();
+    let mut ballast: Vec<Vec<u8>> = Vec::new();
+    let mut input = io::stdin().lock();
+    let mut line = String::new();
+    loop {
+        line.clear();
+        match input.read_line(&mut line) {
+            Ok(0) => return,
+            Ok(_) => {}
+            // The link may be in non-blocking mode, which is its owner's business.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            Err(_) => return,
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let answer = match words.as_slice() {
+            ["set", key, value] => {
+                memory.insert((*key).to_owned(), (*value).to_owned());
+                "ok".to_owned()
+            }
+            ["get", key] => memory.get(*key).cloned().unwrap_or_else(|| "nothing".to_owned()),
+            ["write", path, text] => outcome(fs::write(path, text)),
+            ["read", path] => fs::read_to_string(path).unwrap_or_else(|error| error.kind().to_string()),
+            ["fill", path] => fill(path),
+            ["spin", millis] => {
+                spin(millis.parse().unwrap_or(0));
+                "ok".to_owned()
+            }
+            ["take", mebibytes] => {
+                let size = mebibytes.parse::<usize>().unwrap_or(0) << 20;
+                ballast.push((0..size).map(|index| (index >> 12) as u8 | 1).collect());
+                "ok".to_owned()
+            }
+            ["memory"] => total_memory(),
+            ["processors"] => thread::available_parallelism().map_or_else(|error| error.to_string(), |n| n.to_string()),
+            ["fork", count] => fork(count.parse().unwrap_or(0)),
+            ["interfaces"] => interfaces(),
+            ["exit"] => return,
+            _ => "what".to_owned(),
+        };
+        let mut output = io::stdout().lock();
+        if writeln!(output, "{answer}").and_then(|()| output.flush()).is_err() {
+            return;
+        }
+    }
+}
+
+fn outcome(result: io::Result<()>) -> String {
+    result.map_or_else(|error| error.kind().to_string(), |()| "ok".to_owned())
+}
+
+/// Writes until the disk is full: "MEBIBYTES REASON".
+fn fill(path: &str) -> String {
+    let chunk = vec![0xA5; 1 << 20];
+    let write = |written: &mut usize| -> io::Result<()> {
+        let mut file = fs::File::create(path)?;
+        while *written < 4096 {
+            file.write_all(&chunk)?;
+            *written += 1;
+        }
+        Ok(())
+    };
+    let mut written = 0;
+    let reason = outcome(write(&mut written));
+    format!("{written} {reason}")
+}
+
+fn spin(millis: u64) {
+    let end = Instant::now() + Duration::from_millis(millis);
+    let mut value = 0_u64;
+    while Instant::now() < end {
+        for step in 0..10_000 {
+            value = black_box(value.wrapping_mul(31).wrapping_add(step));
+        }
+    }
+}
+
+fn total_memory() -> String {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    total.unwrap_or("unknown").trim().trim_end_matches(" kB").to_owned()
+}
+
+/// Starts processes that stay until one cannot be started: how many.
+fn fork(count: usize) -> String {
+    let mut children = Vec::new();
+    while children.len() < count {
+        match Command::new("/proc/self/exe").arg("sleep").spawn() {
+            Ok(child) => children.push(child),
+            Err(_) => break,
+        }
+    }
+    let started = children.len();
+    for child in &mut children {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    started.to_string()
+}
+
+fn interfaces() -> String {
+    let text = fs::read_to_string("/proc/net/dev").unwrap_or_default();
+    let names: Vec<&str> = text.lines().skip(2).filter_map(|line| line.split(':').next()).map(str::trim).collect();
+    names.join(",")
+}
