@@ -233,15 +233,11 @@ async fn create(
 }
 
 /// Lists the workspace's live sandboxes, newest first.
+///
+/// `label.NAME=VALUE` and `metadata.NAME=VALUE`, each as often as wanted, keep only those that have all of these.
 #[utoipa::path(
     get, path = "/sandboxes", tag = "sandboxes", operation_id = "sandbox_list",
-    params(
-        ("label" = Option<BTreeMap<String, String>>, Query, style = DeepObject, explode,
-            description = "Only those with these labels: `label[team]=a`."),
-        ("metadata" = Option<BTreeMap<String, String>>, Query, style = DeepObject, explode,
-            description = "Only those with these metadata: `metadata[tool]=a`."),
-        ("include_failed" = Option<bool>, Query, description = "Also those that failed after they had run."),
-    ),
+    params(("include_failed" = Option<bool>, Query, description = "Also those that failed after they had run.")),
     responses((status = 200, description = "The sandboxes.", body = Vec<Sandbox>))
 )]
 async fn list(
@@ -257,11 +253,10 @@ async fn list(
 fn parse_filter(query: &str) -> ApiResult<SandboxFilter> {
     let mut filter = SandboxFilter::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-        let inner = |prefix: &str| name.strip_prefix(prefix)?.strip_suffix(']').map(str::to_owned);
-        if let Some(label) = inner("label[") {
-            filter.labels.insert(label, value.into_owned());
-        } else if let Some(key) = inner("metadata[") {
-            filter.metadata.insert(key, value.into_owned());
+        if let Some(label) = name.strip_prefix("label.") {
+            filter.labels.insert(label.to_owned(), value.into_owned());
+        } else if let Some(key) = name.strip_prefix("metadata.") {
+            filter.metadata.insert(key.to_owned(), value.into_owned());
         } else if name == "include_failed" {
             filter.include_failed = match value.as_ref() {
                 "true" | "1" => true,
@@ -355,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_list_is_filtered_by_labels_and_metadata() {
-        let filter = parse_filter("label%5Bteam%5D=a&metadata[tool]=b%20c&include_failed=1&x=y").unwrap();
+        let filter = parse_filter("label.team=a&metadata.tool=b%20c&include_failed=1&x=y").unwrap();
         assert_eq!(filter.labels["team"], "a");
         assert_eq!(filter.metadata["tool"], "b c");
         assert!(filter.include_failed);

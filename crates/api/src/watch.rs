@@ -20,9 +20,8 @@ use crate::{
     sse::{self, Frame},
 };
 
-/// Events in one answer, when the caller names no number and at most.
+/// Events in one answer when the caller names no number (pandastack-v1 §2.8).
 const DEFAULT_TAIL: u32 = 50;
-const MAX_TAIL: u32 = 1000;
 /// A line that has no end yet is sent once it is this long, in bytes.
 const LONG_LINE: usize = 8192;
 
@@ -84,10 +83,8 @@ async fn logs(
         let text = app.control.log_tail(&caller, id, wanted).await?;
         return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response());
     }
-    // Followed first and read then: a line printed in between comes twice rather than never.
     let follow = app.control.log_follow(&caller, id, wanted).await?;
-    let tail = app.control.log_tail(&caller, id, wanted).await?;
-    Ok(sse::respond(lines(tail, follow)))
+    Ok(sse::respond(lines(follow)))
 }
 
 #[derive(Debug, Serialize)]
@@ -95,19 +92,11 @@ struct LineData {
     line: String,
 }
 
-fn lines(tail: String, follow: LogFollow) -> impl Stream<Item = Frame> + Send {
-    let state = Some((Lines::default(), follow, Some(tail)));
-    let batches = stream::unfold(state, |state| async move {
-        let (mut lines, mut follow, tail) = state?;
-        let text = match tail {
-            Some(tail) => Some(tail),
-            None => follow.next().await,
-        };
-        match text {
-            Some(text) => {
-                let whole = lines.push(&text);
-                Some((whole, Some((lines, follow, None))))
-            }
+fn lines(follow: LogFollow) -> impl Stream<Item = Frame> + Send {
+    let batches = stream::unfold(Some((Lines::default(), follow)), |state| async move {
+        let (mut lines, mut follow) = state?;
+        match follow.next().await {
+            Some(text) => Some((lines.push(&text), Some((lines, follow)))),
             None => Some((lines.rest().into_iter().collect(), None)),
         }
     });
@@ -182,7 +171,7 @@ pub(crate) struct SandboxEvents {
 #[into_params(parameter_in = Query)]
 struct EventQuery {
     /// The newest so many; 50 when absent.
-    #[param(minimum = 0, maximum = 1000)]
+    #[param(minimum = 1, maximum = 1000)]
     tail: Option<u32>,
     /// `true` or `1`: go on with what happens from now on, as events named `event`.
     #[param(pattern = "^(true|false|1|0)$")]
@@ -204,12 +193,6 @@ async fn events(
     Query(query): Query<EventQuery>,
 ) -> ApiResult<Response> {
     let tail = query.tail.unwrap_or(DEFAULT_TAIL);
-    if tail > MAX_TAIL {
-        return Err(ApiError::field(
-            "tail",
-            format!("tail must be at most {MAX_TAIL}, not {tail}"),
-        ));
-    }
     if !flag("follow", query.follow.as_deref())? {
         let events = app.control.event_list(&caller, id, tail).await?;
         let events = events.into_iter().map(SandboxEvent::from).collect();

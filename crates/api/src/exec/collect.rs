@@ -136,12 +136,6 @@ pub(crate) async fn signal(
     Id(exec): Id<ExecId>,
     Json(body): Json<SignalBody>,
 ) -> ApiResult<StatusCode> {
-    if !(1..=64).contains(&body.signal) {
-        return Err(ApiError::field(
-            "signal",
-            format!("signal must be 1 to 64, not {}", body.signal),
-        ));
-    }
     app.control.exec_signal(&caller, id, exec, body.signal).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,8 +1,10 @@
 //! Commands: collected, streamed, on a terminal, many on one socket.
 
 mod collect;
+mod interactive;
 mod mux;
 mod pty;
+mod socket;
 mod stream;
 mod wire;
 
@@ -24,4 +26,5 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(pty::pty))
         .routes(routes!(pty::ssh))
         .routes(routes!(mux::mux))
+        .routes(routes!(socket::socket))
 }

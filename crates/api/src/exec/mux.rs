@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use super::{
-    pty::{Socket, told},
+    interactive::{Socket, text},
     wire::{ExecBody, ExecOutcome},
 };
 use crate::{
@@ -159,7 +159,7 @@ fn failed(id: &Value, error: &ApiError) -> Value {
 
 async fn outward(mut sink: SplitSink<WebSocket, Message>, mut receiver: mpsc::Receiver<Value>) {
     while let Some(message) = receiver.recv().await {
-        if sink.send(told(&message)).await.is_err() {
+        if sink.send(text(&message)).await.is_err() {
             return;
         }
     }

@@ -1,7 +1,5 @@
 //! A command as a stream of events.
 
-use std::pin::pin;
-
 use atoll_control::{ExecOutput, ExecSession, ExecText};
 use atoll_model::{ExecId, SandboxId};
 use axum::{extract::State, response::Response};
@@ -60,7 +58,7 @@ pub(crate) async fn stream(
             // A command that ends without reading its input is no fault.
             let _unread = input.write(bytes).await;
         }
-        input.end().await;
+        input.end();
     };
     Ok(named(exec_id, sse::respond_as(&headers, frames(output, fed))))
 }
@@ -106,16 +104,13 @@ fn named(exec: ExecId, mut response: Response) -> Response {
 fn frames(output: ExecOutput, beside: impl Future<Output = ()> + Send + 'static) -> impl Stream<Item = Frame> + Send {
     let beside: Option<BoxFuture<'static, ()>> = Some(Box::pin(beside));
     stream::unfold((output, beside), |(mut output, mut beside)| async move {
-        let event = {
-            let mut next = pin!(output.next_text());
-            loop {
-                match &mut beside {
-                    None => break next.await,
-                    Some(work) => tokio::select! {
-                        event = &mut next => break event,
-                        () = work => beside = None,
-                    },
-                }
+        let event = loop {
+            let Some(work) = &mut beside else {
+                break output.next_text().await;
+            };
+            tokio::select! {
+                event = output.next_text() => break event,
+                () = work => beside = None,
             }
         };
         event.map(|event| (frame(event), (output, beside)))

@@ -24,26 +24,26 @@ const MAX_KEEP: u64 = 16 << 20;
 pub(crate) struct ExecBody {
     /// One string for `/bin/sh -c`.
     #[schema(example = "echo hello")]
-    cmd: Option<String>,
+    pub(super) cmd: Option<String>,
     /// Program and arguments, no shell.
-    argv: Option<Vec<String>>,
+    pub(super) argv: Option<Vec<String>>,
     /// Deadline in seconds, fractions allowed; none when absent. The whole process tree is ended at it.
     #[schema(exclusive_minimum = 0.0, maximum = 86_400.0)]
-    timeout_seconds: Option<f64>,
+    pub(super) timeout_seconds: Option<f64>,
     /// Working directory; the user's home when absent.
-    cwd: Option<String>,
+    pub(super) cwd: Option<String>,
     /// User name; root when absent.
-    user: Option<String>,
+    pub(super) user: Option<String>,
     /// Added to the sandbox's environment.
-    env: Option<BTreeMap<String, String>>,
+    pub(super) env: Option<BTreeMap<String, String>>,
     /// Text for standard input; `/dev/null` when neither this nor `stdin_base64` is given.
-    stdin: Option<String>,
+    pub(super) stdin: Option<String>,
     /// Bytes for standard input.
-    stdin_base64: Option<String>,
+    pub(super) stdin_base64: Option<String>,
     /// How many bytes of each stream to keep for the answer, half from the head, half from the tail; 1 MiB when absent.
     /// A stream of events is never cut.
     #[schema(minimum = 0, maximum = 16_777_216)]
-    max_output_bytes: Option<u64>,
+    pub(super) max_output_bytes: Option<u64>,
 }
 
 /// A command, parsed.

@@ -39,7 +39,6 @@ pub(crate) struct ReadQuery {
     get, path = "/sandboxes/{id}/fs", tag = "files", operation_id = "file_read", params(ReadQuery),
     responses(
         (status = 200, description = "Its bytes.", body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 409, description = "It is a directory, or a special file that cannot be read.", body = ErrorBody),
     )
 )]
 pub(crate) async fn read(
@@ -96,7 +95,6 @@ pub(crate) struct Written {
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
         (status = 200, description = "It is complete.", body = Written),
-        (status = 409, description = "There is a directory of that name.", body = ErrorBody),
         (status = 507, description = "The sandbox's disk is full.", body = ErrorBody),
     )
 )]

@@ -18,12 +18,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     app::{App, Authenticated},
-    error::{ApiError, ApiResult, ErrorBody},
+    error::ApiResult,
     extract::{Id, Json, Query},
 };
 
-/// The most entries in one page.
-const MAX_PAGE: u32 = 1000;
+/// Entries that a whole directory is read by; so many are in memory at once.
+const PAGE: u32 = 1000;
 
 /// One entry of a directory.
 #[derive(Debug, Serialize, ToSchema)]
@@ -82,7 +82,7 @@ pub(crate) struct DirQuery {
     /// Only entries after this name: the `next` of the page before.
     after: Option<String>,
     /// How many entries at most; all of them when absent.
-    #[param(minimum = 1, maximum = 1000)]
+    #[param(minimum = 1, maximum = 10_000)]
     limit: Option<u32>,
 }
 
@@ -91,7 +91,6 @@ pub(crate) struct DirQuery {
     get, path = "/sandboxes/{id}/fs/dir", tag = "files", operation_id = "file_list", params(DirQuery),
     responses(
         (status = 200, description = "Its entries.", body = Listing),
-        (status = 409, description = "It is no directory.", body = ErrorBody),
     )
 )]
 pub(crate) async fn dir(
@@ -100,13 +99,7 @@ pub(crate) async fn dir(
     Id(id): Id<SandboxId>,
     Query(query): Query<DirQuery>,
 ) -> ApiResult<Response> {
-    let limit = query.limit.unwrap_or(MAX_PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(ApiError::field(
-            "limit",
-            format!("limit must be 1 to {MAX_PAGE}, not {limit}"),
-        ));
-    }
+    let limit = query.limit.unwrap_or(PAGE);
     let pages = Pages {
         control: app.control,
         caller,
@@ -160,7 +153,7 @@ impl Pages {
             let page = match writing {
                 Writing::End => return None,
                 Writing::Page(page) => page,
-                Writing::Follow(name) => match pages.after(Some(&name), MAX_PAGE).await {
+                Writing::Follow(name) => match pages.after(Some(&name), PAGE).await {
                     Ok(page) => page,
                     Err(error) => return Some((Err(io::Error::other(error)), None)),
                 },
@@ -241,7 +234,6 @@ pub(crate) struct MkdirBody {
     post, path = "/sandboxes/{id}/fs/mkdir", tag = "files", operation_id = "file_mkdir", request_body = MkdirBody,
     responses(
         (status = 204, description = "It exists."),
-        (status = 409, description = "There is a file of that name.", body = ErrorBody),
     )
 )]
 pub(crate) async fn mkdir(
@@ -268,7 +260,6 @@ pub(crate) struct MoveBody {
     post, path = "/sandboxes/{id}/fs/move", tag = "files", operation_id = "file_move", request_body = MoveBody,
     responses(
         (status = 204, description = "It has its new name."),
-        (status = 409, description = "The new name is taken by something that cannot be replaced.", body = ErrorBody),
     )
 )]
 pub(crate) async fn rename(
