@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use atoll_engine::{Machine, MachineExit, MachinePlan};
-use atoll_guest_link::GuestLink;
+use atoll_guest_link::{GuestError, GuestLink};
 use atoll_model::{ErrorCode, MachineId, Refusal};
 use atoll_protocol::types::ThawRequest;
 use atoll_store::SandboxRow;
-use atoll_template::BakedTemplate;
+use atoll_template::{BakedTemplate, WarmUp, warm_again};
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) snapshot: PathBuf,
     /// The template's environment; the sandbox's own goes on top.
     pub(crate) env: BTreeMap<String, String>,
+    /// What to warm where a snapshot carries no memory.
+    pub(crate) warm_ups: Vec<WarmUp>,
 }
 
 impl Plan {
@@ -33,6 +35,7 @@ impl Plan {
             guest_dir: template.guest_dir.clone(),
             snapshot: template.snapshot.clone(),
             env: template.env.clone(),
+            warm_ups: template.warm_ups.clone(),
         }
     }
 }
@@ -74,8 +77,15 @@ async fn restore_and_thaw(control: &Control, row: &SandboxRow, plan: Plan) -> Re
         .await
         .map_err(|error| refusal::internal("the agent can't be reached", &error))?;
     let thaw = thaw(row, hostname, plan.env)?;
+    let ready = async {
+        link.thaw(&thaw).await?;
+        if !control.inner.engine.capabilities().memory_snapshot {
+            warm_again(&plan.warm_ups, &link).await?;
+        }
+        Ok::<(), GuestError>(())
+    };
     tokio::select! {
-        reply = link.thaw(&thaw) => reply.map_err(|error| refusal::internal("the sandbox's agent did not start", &error))?,
+        ready = ready => ready.map_err(|error| refusal::internal("the sandbox's agent did not start", &error))?,
         exit = &mut exited => return Err(ended_early(&exit)),
     };
     Ok(Running { link, exited })

@@ -8,7 +8,7 @@ use std::{
 };
 
 use atoll_engine::{Engine, Machine, MachinePlan};
-use atoll_guest_link::GuestLink;
+use atoll_guest_link::{GuestError, GuestLink};
 use atoll_model::{BuildId, Limits, MachineId, TemplateName};
 use atoll_protocol::types::{ThawRequest, WarmRequest};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ pub(crate) struct BakeRecord {
     pub(crate) limits: Limits,
     pub(crate) env: BTreeMap<String, String>,
     pub(crate) languages: Vec<String>,
+    /// For engines whose snapshots carry no memory.
+    #[serde(default)]
+    pub(crate) warm_ups: Vec<WarmUp>,
     /// Bytes of the rootfs and of the snapshot.
     pub(crate) bytes: u64,
     /// Seconds since 1970.
@@ -59,6 +62,8 @@ pub struct BakedTemplate {
     pub env: BTreeMap<String, String>,
     /// Languages that have contexts.
     pub languages: Vec<String>,
+    /// What the bake warmed; see [`warm_again`].
+    pub warm_ups: Vec<WarmUp>,
     /// The engine that baked it, and that alone can restore it.
     pub engine: String,
     /// That engine's version at the time.
@@ -78,11 +83,36 @@ impl BakedTemplate {
             limits: record.limits,
             env: record.env,
             languages: record.languages,
+            warm_ups: record.warm_ups,
             engine: record.engine,
             engine_version: record.engine_version,
             bytes: record.bytes,
         }
     }
+}
+
+/// Warms one interpreter.
+async fn warm(link: &GuestLink, warm: &WarmUp) -> Result<(), GuestError> {
+    let request = WarmRequest {
+        language: warm.language.clone(),
+        argv: warm.argv.clone(),
+        user: warm.user.clone(),
+        code: warm.code.clone(),
+        timeout_ms: u64::from(warm.timeout_seconds) * 1000,
+    };
+    link.warm(&request).await
+}
+
+/// Warms what a bake warmed in a machine that was restored by an engine whose snapshots carry no memory
+/// ([`Capabilities::memory_snapshot`](atoll_engine::Capabilities::memory_snapshot)). The machine was thawed before.
+///
+/// # Errors
+/// [`GuestError`]; the machine is of no use then.
+pub async fn warm_again(warm_ups: &[WarmUp], link: &GuestLink) -> Result<(), GuestError> {
+    for one in warm_ups {
+        warm(link, one).await?;
+    }
+    Ok(())
 }
 
 /// What is to be baked.
@@ -140,6 +170,10 @@ impl Bake<'_> {
         let restored = self.engine.restore(self.plan(id), snapshot.to_owned()).await;
         let machine = restored.map_err(TemplateError::engine("restore the snapshot that it just took"))?;
         let link = self.thawed(machine).await?;
+        if !self.engine.capabilities().memory_snapshot {
+            let warmed = warm_again(&self.entry.recipe.warm_ups, &link).await;
+            warmed.map_err(TemplateError::guest("warming the restored machine"))?;
+        }
         self.entry.smoke.run(&link, &mut lines).await
     }
 
@@ -174,21 +208,14 @@ impl Bake<'_> {
             pids: recipe.size.pids,
         };
         let answered = tokio::time::timeout(AGENT_PATIENCE, link.thaw(&thaw)).await;
-        let answered = answered.unwrap_or(Err(atoll_guest_link::GuestError::Silent { after: AGENT_PATIENCE }));
+        let answered = answered.unwrap_or(Err(GuestError::Silent { after: AGENT_PATIENCE }));
         answered.map_err(TemplateError::guest("thawing the template's machine"))?;
         Ok(link)
     }
 
-    async fn warm(&self, link: &GuestLink, warm: &WarmUp, lines: &mut PhaseLines<'_>) -> Result<(), TemplateError> {
-        lines.line(&warm.language);
-        let request = WarmRequest {
-            language: warm.language.clone(),
-            argv: warm.argv.clone(),
-            user: warm.user.clone(),
-            code: warm.code.clone(),
-            timeout_ms: u64::from(warm.timeout_seconds) * 1000,
-        };
-        let step = format!("warming {}", warm.language);
-        link.warm(&request).await.map_err(TemplateError::guest(step))
+    async fn warm(&self, link: &GuestLink, wanted: &WarmUp, lines: &mut PhaseLines<'_>) -> Result<(), TemplateError> {
+        lines.line(&wanted.language);
+        let step = format!("warming {}", wanted.language);
+        warm(link, wanted).await.map_err(TemplateError::guest(step))
     }
 }

@@ -21,7 +21,7 @@ pub mod rootfs;
 mod smoke;
 mod templates;
 
-pub use bake::BakedTemplate;
+pub use bake::{BakedTemplate, warm_again};
 pub use catalog::{Catalog, RecipeFolder};
 pub use digest::Digest;
 pub use error::{RecipeError, TemplateError};

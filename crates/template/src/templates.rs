@@ -180,6 +180,20 @@ impl Templates {
         self.make(name, engine, progress, true).await
     }
 
+    /// Takes a root directory that was built elsewhere from the very recipe that is here, so that [`ensure`](Self::ensure) only
+    /// has to bake it. `folder` lies on the file system of the state folder and is moved away.
+    ///
+    /// # Errors
+    /// [`TemplateError::Unknown`]; the folder can't be read or moved.
+    pub async fn import_rootfs(&self, name: &str, folder: &std::path::Path) -> Result<(), TemplateError> {
+        let entry = self.inner.catalog.entry(name);
+        let recipe = &entry.ok_or_else(|| TemplateError::Unknown(name.to_owned()))?.recipe;
+        self.inner
+            .put_rootfs(recipe, folder, BuildId::random())
+            .await
+            .map(|_| ())
+    }
+
     async fn make(
         &self,
         name: &str,
@@ -216,6 +230,28 @@ fn load(places: &Places, name: &TemplateName, digest: Digest) -> Result<Option<B
 }
 
 impl Inner {
+    /// Puts a complete root directory in its place.
+    async fn put_rootfs(
+        &self,
+        recipe: &crate::Recipe,
+        folder: &std::path::Path,
+        build: BuildId,
+    ) -> Result<Rootfs, TemplateError> {
+        let places = &self.places;
+        let bytes = bytes_of(folder).await?;
+        let digest = recipe.rootfs_digest();
+        let id = Digest::of([digest.as_str().as_bytes(), build.to_string().as_bytes()]);
+        let record = RootfsRecord {
+            recipe: digest,
+            bytes,
+            built_at: now(),
+        };
+        // The record last: a rootfs without one is not complete, and the next start removes it.
+        places::put(folder, &places.rootfs(&recipe.name, &id))?;
+        places::write_json(&places.rootfs_record(&recipe.name, &id), &record)?;
+        Ok(Rootfs { id, bytes })
+    }
+
     fn collect(&self, pinned: &BTreeSet<Digest>) -> Result<(), TemplateError> {
         let mut guests = BTreeSet::from([self.guest.digest().clone()]);
         for recipe in self.catalog.recipes() {
@@ -339,24 +375,12 @@ impl<'a> Build<'a> {
 
     async fn make_rootfs(&self) -> Result<Rootfs, TemplateError> {
         let recipe = &self.entry.recipe;
-        let places = &self.inner.places;
         let making = self.making()?;
         let folder = making.path().join("rootfs");
         let work = making.path().join("work");
         let build = rootfs::build(recipe, &folder, &work, &self.progress);
         self.progress.unless_cancelled(build).await?;
-        let bytes = bytes_of(&folder).await?;
-        let digest = recipe.rootfs_digest();
-        let id = Digest::of([digest.as_str().as_bytes(), self.id.to_string().as_bytes()]);
-        let record = RootfsRecord {
-            recipe: digest,
-            bytes,
-            built_at: now(),
-        };
-        // The record last: a rootfs without one is not complete, and the next start removes it.
-        places::put(&folder, &places.rootfs(&recipe.name, &id))?;
-        places::write_json(&places.rootfs_record(&recipe.name, &id), &record)?;
-        Ok(Rootfs { id, bytes })
+        self.inner.put_rootfs(recipe, &folder, self.id).await
     }
 
     async fn bake(&self, rootfs: &Rootfs, digest: &Digest) -> Result<(), TemplateError> {
@@ -382,6 +406,7 @@ impl<'a> Build<'a> {
             engine_version: self.engine.capabilities().version.clone(),
             limits: recipe.size.into(),
             env: recipe.env.clone(),
+            warm_ups: recipe.warm_ups.clone(),
             languages: recipe.warm_ups.iter().map(|warm| warm.language.clone()).collect(),
             bytes: rootfs.bytes + bytes,
             baked_at: now(),
