@@ -1,15 +1,18 @@
 """MIME bundles as the wire wants them: text and base64 are strings, JSON types are strictly valid values."""
 
 import base64
+import mimetypes
+import os
+import tempfile
 
 from . import strict_json, text
 
-MAX_VALUE_BYTES = 12 << 20
-"""Largest value of one MIME type, in characters; a larger one is replaced by a sentence in text/plain."""
+MAX_VALUE = 3 << 20
+"""Largest value of one MIME type that is sent, in characters. The agent takes 8 MiB a message."""
 
 
 def to_wire(bundle):
-    """A new bundle with only what JSON can carry. Values that cannot be sent leave a note in text/plain."""
+    """A new bundle with only what JSON can carry. What is too large goes to a file, and text/plain says where."""
     wire, notes = {}, []
     for mime, value in bundle.items():
         if value is None:
@@ -17,18 +20,18 @@ def to_wire(bundle):
         mime = str(mime)
         made = _value(mime, value)
         if mime == "text/plain":
-            made = text.shorten(made, text.MAX_TEXT)
-        elif _size(made) > MAX_VALUE_BYTES:
-            notes.append(f"({mime} left out: {_size(made)} characters, the limit is {MAX_VALUE_BYTES})")
-            continue
-        wire[mime] = made
+            wire[mime] = text.shorten(made, text.MAX_TEXT)
+        elif (size := _size(made)) > MAX_VALUE:
+            notes.append(_spill(mime, made, size))
+        else:
+            wire[mime] = made
     if notes:
         wire["text/plain"] = "\n".join([wire["text/plain"], *notes] if "text/plain" in wire else notes)
     return wire
 
 
 def _value(mime, value):
-    if mime == "application/json" or mime.endswith("+json"):
+    if _is_json(mime):
         return strict_json.jsonable(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         if _is_text(mime):
@@ -42,9 +45,33 @@ def _value(mime, value):
     return strict_json.jsonable(value)
 
 
+def _is_json(mime):
+    return mime == "application/json" or mime.endswith("+json")
+
+
 def _is_text(mime):
     return mime.startswith("text/") or mime in ("image/svg+xml", "application/javascript", "application/xml")
 
 
 def _size(value):
     return len(value) if isinstance(value, str) else len(strict_json.encode(value))
+
+
+def _spill(mime, value, size):
+    """Writes a value to a file and gives the note that names it."""
+    suffix = ".json" if _is_json(mime) else mimetypes.guess_extension(mime) or ""
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="result-", suffix=suffix)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_bytes(mime, value))
+    except OSError as error:
+        return f"({mime} left out: {size} characters, and no file could be written: {error.strerror})"
+    return f"({mime} of {size} characters is in {path})"
+
+
+def _bytes(mime, value):
+    if not isinstance(value, str):
+        return strict_json.encode(value)
+    if _is_text(mime) or _is_json(mime):
+        return value.encode("utf-8", "backslashreplace")
+    return base64.b64decode(value)

@@ -1,7 +1,12 @@
 """Zygotes are made once, contexts for each test."""
 
+import sys
+
 import pytest
 from driver import Zygote
+
+# Nothing but sources belongs below guest/contexts: it is embedded into the program.
+sys.dont_write_bytecode = True
 
 WARM = """
 import matplotlib.pyplot

@@ -61,7 +61,7 @@ class Zygote:
         # Descriptor 3 is the socket in the child, whatever it is here.
         close = f" {theirs.fileno()}<&-" if theirs.fileno() != 3 else ""
         command = f'exec 3<&{theirs.fileno()}{close}; exec "$@"'
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "USER": "root"}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
         self.process = subprocess.Popen(
             ["/bin/bash", "-c", command, "zygote", sys.executable, str(ENTRY)],
             pass_fds=[theirs.fileno()],

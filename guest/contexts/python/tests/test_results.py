@@ -208,9 +208,14 @@ def test_huge_values_are_cut_with_counts(context):
     assert "Exceeds the limit" in number["text/plain"]
 
 
-def test_a_huge_page_is_left_out_with_its_size(context):
+def test_a_huge_value_goes_to_a_file_that_the_text_names(context):
     (bundle,) = context.run("from IPython.display import HTML\nHTML('x' * 20_000_000)").bundles
-    assert "text/html left out: 20000000 characters" in bundle["text/plain"]
+    assert set(bundle) == {"text/plain"}
+    path = bundle["text/plain"].split("text/html of 20000000 characters is in ")[1].rstrip(")")
+    assert path.endswith(".html")
+    assert context.run(f"import os; size = os.path.getsize({path!r}); os.remove({path!r}); size").bundles == [
+        {"text/plain": "20000000"}
+    ]
 
 
 def test_images_of_any_kind_are_base64_without_line_ends(context):
