@@ -45,6 +45,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
+    sys::keep_descriptors_to_ourselves();
     // Orphans come to us also where we are not process 1.
     nix::sys::prctl::set_child_subreaper(true)?;
     let runtime = runtime::Builder::new_current_thread()

@@ -264,6 +264,15 @@ pub(crate) fn set_window_size(terminal: BorrowedFd<'_>, rows: u16, cols: u16) ->
     nix::errno::Errno::result(result).map(drop).map_err(io::Error::from)
 }
 
+/// Keeps whatever else whoever started the agent left open from being inherited by what the agent starts.
+pub(crate) fn keep_descriptors_to_ourselves() {
+    // SAFETY: sets flags of descriptors; touches no memory. A kernel that does not know the call has left none open:
+    // it is of a machine, where the agent is started with standard streams only.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
+}
+
 /// Takes over descriptors 0 and 1, which are the link. Call it once, before anything else uses them.
 pub(crate) fn take_link_descriptors() -> (OwnedFd, OwnedFd) {
     // SAFETY: whoever started the agent left both open for it, and nothing else of the agent touches standard input and

@@ -37,7 +37,7 @@ pub struct ExecSession {
     ended: bool,
 }
 
-/// Standard input of a command. Dropping it ends the input, as closing a pipe does; the command goes on.
+/// Standard input of a command. Dropping it closes a pipe, unless the command is detached; the command goes on.
 #[derive(Debug)]
 pub struct ExecStdin {
     link: GuestLink,
@@ -61,6 +61,16 @@ impl ExecStdin {
             self.tolerate(sent)?;
         }
         Ok(())
+    }
+
+    /// Says that the input ends here: closes the command's pipe, also of a detached command, or types the end of input on
+    /// its terminal. The command goes on.
+    ///
+    /// # Errors
+    /// [`GuestError::Lost`].
+    pub async fn end(self) -> Result<(), GuestError> {
+        let sent = self.upload.send(event::encode(Kind::StdinEnd, &[])).await;
+        self.tolerate(sent)
     }
 
     /// The agent resets the request body of a command that has ended.

@@ -118,7 +118,6 @@ pub struct ExecStarted {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExecEnd {
     /// How.
-    #[serde(flatten)]
     pub outcome: Outcome,
     /// Its exit code; 128 + n when signal n ended it; absent when it did not end by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,7 +285,6 @@ pub enum CellEvent {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CellEnd {
     /// How.
-    #[serde(flatten)]
     pub outcome: Outcome,
     /// The exception, for [`Outcome::Error`].
     #[serde(default, skip_serializing_if = "Option::is_none")]

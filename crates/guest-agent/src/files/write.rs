@@ -80,6 +80,8 @@ pub(crate) async fn write(
 fn write_batch(file: &mut File, batch: Vec<Bytes>) -> io::Result<()> {
     let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|chunk| IoSlice::new(chunk)).collect();
     let mut slices = &mut slices[..];
+    // Drops empty ones at the start; the end of a body is one.
+    IoSlice::advance_slices(&mut slices, 0);
     while !slices.is_empty() {
         match file.write_vectored(slices) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

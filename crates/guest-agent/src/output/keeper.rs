@@ -24,6 +24,8 @@ pub(crate) struct Keeper {
     /// How many bytes went past the head's end to finish a character.
     head_extra: usize,
     head_sent: u64,
+    /// The head is complete.
+    tail_begun: bool,
     tail: VecDeque<u8>,
     tail_capacity: usize,
     total: u64,
@@ -49,6 +51,7 @@ impl Keeper {
             head_left: usize::try_from(limit.0).unwrap_or(usize::MAX) - half,
             head_extra: 0,
             head_sent: 0,
+            tail_begun: false,
             tail: VecDeque::new(),
             tail_capacity: half,
             total: 0,
@@ -71,7 +74,7 @@ impl Keeper {
 
     /// How much of `data` still belongs to the head; up to three bytes more than its length, to finish a character.
     fn head_part(&mut self, data: &[u8]) -> usize {
-        if !self.tail.is_empty() {
+        if self.tail_begun {
             return 0;
         }
         let mut part = self.head_left.min(data.len());
@@ -81,6 +84,7 @@ impl Keeper {
             self.head_extra += 1;
         }
         self.head_sent += part as u64;
+        self.tail_begun = part < data.len();
         part
     }
 
