@@ -156,7 +156,7 @@ fn encode_histogram(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str,
     let bounds = BUCKETS_MS
         .iter()
         .map(|millis| *millis as f64 / 1000.0)
-        .chain([f64::MAX]);
+        .chain([f64::INFINITY]);
     let mut before = 0;
     let buckets: Vec<(f64, u64)> = bounds
         .zip(view.cumulative)
