@@ -1,8 +1,16 @@
 //! Config, wiring, task tree, shutdown: what `atoll serve` is made of.
 //!
-//! Start with [`settings`].
+//! [`run`] reads from the server's start to its end. [`engines`] alone names concrete engines, [`settings`] is all that an
+//! operator may set, [`user_config`] is the file that the command line finds its server in.
 
+mod baking;
 pub mod engines;
+mod first_key;
+mod gate;
+mod http;
+pub mod logging;
+pub mod run;
 pub mod secret;
 pub mod settings;
+pub mod signals;
 pub mod user_config;

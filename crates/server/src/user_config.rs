@@ -33,6 +33,8 @@ pub struct UserConfig {
 pub enum Kept {
     /// The file holds it now.
     Written,
+    /// The file holds it now. It held another key for the same URL, which this copy of the file keeps.
+    Replaced(PathBuf),
     /// The file points at another server and was left alone.
     OtherServer(String),
 }
@@ -71,10 +73,19 @@ impl UserConfig {
         if let Some(other) = config.url.as_deref().filter(|present| *present != url) {
             return Ok(Kept::OtherServer(other.to_owned()));
         }
+        let earlier = path.with_file_name("config.previous.json");
+        let replaces = config.api_key.as_ref().is_some_and(|present| *present != key);
+        if replaces {
+            config.write(&earlier)?;
+        }
         config.url = Some(url.to_owned());
         config.api_key = Some(key);
         config.write(path)?;
-        Ok(Kept::Written)
+        Ok(if replaces {
+            Kept::Replaced(earlier)
+        } else {
+            Kept::Written
+        })
     }
 
     /// Puts the whole file in place at once, mode 0600, in a folder of mode 0700 when it has to be made.
@@ -145,6 +156,19 @@ mod tests {
         let kept = UserConfig::keep_first_key(&path, "http://127.0.0.1:2", Secret::new("atl_2")).unwrap();
         assert_eq!(kept, Kept::OtherServer("http://127.0.0.1:1".to_owned()));
         assert_eq!(UserConfig::read(&path).unwrap().api_key.unwrap().expose(), "atl_1");
+    }
+
+    #[test]
+    fn a_key_for_the_same_url_is_kept_aside_before_it_is_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("atoll/config.json");
+        let keep = |key: &str| UserConfig::keep_first_key(&path, "http://127.0.0.1:1", Secret::new(key)).unwrap();
+        assert_eq!(keep("atl_1"), Kept::Written);
+        let Kept::Replaced(earlier) = keep("atl_2") else {
+            panic!("the earlier key is gone");
+        };
+        assert_eq!(UserConfig::read(&earlier).unwrap().api_key.unwrap().expose(), "atl_1");
+        assert_eq!(mode(&earlier), 0o600);
     }
 
     #[test]

@@ -1,0 +1,53 @@
+# `make` alone lists what there is. Everything works from a clean checkout; `make setup` installs what the machine lacks.
+
+STATE  ?= .state
+LISTEN ?= 127.0.0.1:8080
+ATOLL  := target/release/atoll
+PYTHON_OF = $(shell scripts/venv target/venvs/$(1) $(2))
+
+.PHONY: help demo test test-all unit bench bench-short serve build lint setup clean
+
+help:
+	@echo "make demo       a Semantic Kernel agent answers a question about a CSV in a sandbox"
+	@echo "make test       every check of this repository but the slow ones (needs root, once: packages)"
+	@echo "make test-all   the slow ones, too"
+	@echo "make bench      measure, against the same work without Atoll; writes bench/results/latest.json"
+	@echo "make serve      the server on $(LISTEN), with its state in $(STATE)"
+	@echo "make build      $(ATOLL)"
+	@echo "make lint       formatting, clippy, and what no compiler checks"
+	@echo "make setup      install what this machine lacks"
+	@echo "make clean      remove what was built; the state folder stays"
+
+setup:
+	@scripts/setup
+
+build: setup
+	cargo build --release --locked --package atoll
+
+demo: build
+	scripts/demo
+
+serve: build
+	$(ATOLL) serve --state-dir $(STATE) --listen $(LISTEN)
+
+# Unit and property tests of every crate, and the conformance suite on each engine that works here.
+unit: build
+	cargo test --release --locked --workspace
+
+test: unit
+	scripts/flows --recipes
+
+test-all: unit
+	scripts/flows --all --recipes
+
+bench: build
+	$(call PYTHON_OF,bench,bench/requirements.txt) bench/run.py
+
+bench-short: build
+	$(call PYTHON_OF,bench,bench/requirements.txt) bench/run.py --short --output target/bench-short.json
+
+lint: setup
+	scripts/lint
+
+clean:
+	cargo clean
