@@ -89,6 +89,7 @@ impl Program {
     ///
     /// # Errors
     /// [`ProgramError::Start`] when the path is not absolute: what runs must not depend on a search path.
+    #[expect(clippy::disallowed_methods, reason = "this is that one place")]
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, ProgramError> {
         let path = path.into();
         if !path.is_absolute() {

@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "atoll-host",
         ],
     ),
+    ("atoll-guest-image", &["atoll-template"]),
     ("atoll-store", &["atoll-model"]),
     (
         "atoll-control",

@@ -48,6 +48,7 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// The workspace that this program was built in: tracked files, and new ones that are not ignored.
+    #[expect(clippy::disallowed_methods, reason = "git, for a tool of developers")]
     pub(crate) fn of_this_workspace() -> Result<Self, TreeError> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let listed = Command::new("git")

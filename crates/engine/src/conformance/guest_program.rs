@@ -11,6 +11,7 @@ pub(crate) fn folder() -> PathBuf {
     BUILT.get_or_init(build).path().to_owned()
 }
 
+#[expect(clippy::disallowed_methods, reason = "a compiler, in tests only")]
 fn build() -> tempfile::TempDir {
     let folder = tempfile::Builder::new()
         .prefix("atoll-guest")

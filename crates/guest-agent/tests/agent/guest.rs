@@ -143,6 +143,7 @@ impl Guest {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the agent under test is a process")]
 fn agent_command() -> Command {
     let agent = env!("CARGO_BIN_EXE_atoll-agent");
     if !nix_is_root() {
