@@ -88,6 +88,11 @@ pub const GUEST_DIR: &str = "/opt/atoll";
 /// Process 1, inside the guest.
 pub const AGENT_PATH: &str = "/opt/atoll/agent";
 
+/// Where the guest may find a `pids` control group (version 1 of that interface). An engine that cannot bound the number of
+/// processes from outside without ending the whole machine has it here; process 1 then puts what it starts into a group below
+/// it, limited to what [`Limits::pids`] says. An engine without it bounds the number itself.
+pub const GUEST_PIDS_GROUP: &str = "/sys/fs/cgroup/pids";
+
 /// What a machine used so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {

@@ -133,12 +133,13 @@ pub async fn a_full_disk_is_told_and_the_machine_goes_on<L: Lab>() {
 pub async fn processes_without_end_leave_the_machine_answering<L: Lab>() {
     let bench = Bench::<L>::new().await;
     let mut machine = bench.boot().await;
-    let started: u32 = soon("an end of forking", machine.ask("fork 100000"))
+    let started: u32 = soon("an end of forking", machine.ask("fork"))
         .await
         .parse()
         .expect("a number");
     assert!(started >= LIMITS.pids / 2, "only {started} processes could be started");
-    assert!(started < 5000, "{started} processes could be started");
+    // An engine may count loosely, as gVisor does, but it must count.
+    assert!(started <= LIMITS.pids * 2, "{started} processes could be started");
     assert_eq!(machine.ask("set word still").await, "ok");
     bench.finish().await;
 }

@@ -6,16 +6,18 @@ use std::{
     fs,
     hint::black_box,
     io::{self, BufRead, Write},
-    process::Command,
+    path::Path,
+    process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 fn main() {
-    // `agent sleep` is what `fork` below starts.
-    if std::env::args().nth(1).as_deref() == Some("sleep") {
-        thread::sleep(Duration::from_secs(3600));
-        return;
+    // What `fork` below starts.
+    match std::env::args().nth(1).as_deref() {
+        Some("sleep") => return thread::sleep(Duration::from_secs(3600)),
+        Some("bomb") => return println!("{}", bomb()),
+        _ => {}
     }
     let mut memory: HashMap<String, String> = HashMap::new();
     let mut ballast: Vec<Vec<u8>> = Vec::new();
@@ -54,7 +56,7 @@ fn main() {
             }
             ["memory"] => total_memory(),
             ["processors"] => thread::available_parallelism().map_or_else(|error| error.to_string(), |n| n.to_string()),
-            ["fork", count] => fork(count.parse().unwrap_or(0)),
+            ["fork"] => fork(),
             ["interfaces"] => interfaces(),
             ["exit"] => return,
             _ => "what".to_owned(),
@@ -102,21 +104,36 @@ fn total_memory() -> String {
     total.unwrap_or("unknown").trim().trim_end_matches(" kB").to_owned()
 }
 
-/// Starts processes that stay until one cannot be started: how many.
-fn fork(count: usize) -> String {
-    let mut children = Vec::new();
-    while children.len() < count {
-        match Command::new("/proc/self/exe").arg("sleep").spawn() {
-            Ok(child) => children.push(child),
-            Err(_) => break,
+/// Has a process start others without end, as process 1 must start whatever it does not trust: how many.
+fn fork() -> String {
+    let started = Command::new("/proc/self/exe").arg("bomb").output();
+    started.map_or_else(|error| error.to_string(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Starts processes that stay until one cannot be started.
+fn bomb() -> usize {
+    let group = Path::new("/sys/fs/cgroup/pids");
+    if group.is_dir() {
+        let inside = group.join("work");
+        let enter = || {
+            fs::create_dir(&inside)?;
+            fs::write(inside.join("pids.max"), "64")?;
+            fs::write(inside.join("cgroup.procs"), std::process::id().to_string())
+        };
+        if let Err(error) = enter() {
+            println!("{error}");
         }
+    }
+    let mut children = Vec::new();
+    while let Ok(child) = Command::new("/proc/self/exe").arg("sleep").stdout(Stdio::null()).spawn() {
+        children.push(child);
     }
     let started = children.len();
     for child in &mut children {
         let _ = child.kill();
         let _ = child.wait();
     }
-    started.to_string()
+    started
 }
 
 fn interfaces() -> String {

@@ -93,6 +93,8 @@ fn mounts(plan: &MachinePlan) -> Result<Vec<Mount>, OciSpecError> {
         new("tmpfs", "/dev")?,
         new("devpts", "/dev/pts")?,
         new("tmpfs", "/dev/shm")?,
+        // gVisor's own control groups, not the host's: see `GUEST_PIDS_GROUP`.
+        new("cgroup", "/sys/fs/cgroup")?,
         agent,
     ])
 }
