@@ -1,11 +1,13 @@
 //! The OpenAPI document: what the handlers say of themselves, and what all of them have in common.
 
+use std::collections::BTreeSet;
+
 use utoipa::{
     OpenApi, PartialSchema, ToSchema,
     openapi::{
         Components, Content, ObjectBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Type,
         path::{Operation, Parameter, ParameterBuilder, ParameterIn},
-        schema::{KnownFormat, SchemaFormat},
+        schema::{AdditionalProperties, KnownFormat, Schema, SchemaFormat},
         security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityRequirement, SecurityScheme},
     },
 };
@@ -54,6 +56,7 @@ pub(crate) fn frame() -> utoipa::openapi::OpenApi {
 
 /// Adds to each operation what all have in common: path parameters, refusals, keys.
 pub(crate) fn complete(mut document: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+    let mut bodies = BTreeSet::new();
     for (path, item) in &mut document.paths.paths {
         let operations = [
             &mut item.get,
@@ -65,12 +68,16 @@ pub(crate) fn complete(mut document: utoipa::openapi::OpenApi) -> utoipa::openap
         for operation in operations.into_iter().flatten() {
             add_path_parameters(path, operation);
             add_refusals(path, operation);
+            bodies.extend(body_schema(operation));
         }
     }
     let components = document.components.get_or_insert_with(Components::new);
     components
         .schemas
         .insert(ErrorBody::name().into_owned(), ErrorBody::schema());
+    for name in bodies {
+        refuse_unknown_fields(components, &name);
+    }
     let bearer = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     let header = SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key")));
     components.security_schemes.insert("bearer".to_owned(), bearer.into());
@@ -81,6 +88,29 @@ pub(crate) fn complete(mut document: utoipa::openapi::OpenApi) -> utoipa::openap
         SecurityRequirement::new("key", none),
     ]);
     document
+}
+
+/// The name of the schema of an operation's JSON body.
+fn body_schema(operation: &Operation) -> Option<String> {
+    let body = written_out(operation.request_body.as_ref()?)?;
+    let content = written_out(body.content.get("application/json")?)?;
+    match content.schema.as_ref()? {
+        RefOr::Ref(reference) => reference.ref_location.rsplit('/').next().map(str::to_owned),
+        RefOr::T(_) => None,
+    }
+}
+
+fn written_out<T>(part: &RefOr<T>) -> Option<&T> {
+    match part {
+        RefOr::T(part) => Some(part),
+        RefOr::Ref(_) => None,
+    }
+}
+
+fn refuse_unknown_fields(components: &mut Components, name: &str) {
+    if let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(name) {
+        object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+    }
 }
 
 fn add_path_parameters(path: &str, operation: &mut Operation) {
