@@ -24,7 +24,7 @@ use commands::{
     completions::CompletionsArgs,
     config,
     cp::CpArgs,
-    doctor,
+    doctor::DoctorArgs,
     exec::{ExecArgs, ShellArgs},
     key::KeyCommand,
     run::RunArgs,
@@ -103,7 +103,7 @@ Examples:
     #[command(subcommand)]
     Key(KeyCommand),
     /// Say what works on this host, by trying it, and what to do about the rest
-    Doctor,
+    Doctor(DoctorArgs),
     /// Measure creates, commands, cells and files on the server
     Bench(BenchArgs),
     /// Show which server and key are used, and where they come from
@@ -135,7 +135,7 @@ impl Command {
             Self::Rm(args) => args.run(context).await.map(done),
             Self::Template(command) => command.run(context).await.map(done),
             Self::Key(command) => command.run(context).await.map(done),
-            Self::Doctor => doctor::run(context).await.map(done),
+            Self::Doctor(args) => args.run(context).await,
             Self::Bench(args) => args.run(context).await.map(done),
             Self::Config => config::run(context).map(done),
             Self::Completions(args) => args.run().map(done),

@@ -4,6 +4,7 @@
 //! operator may set, [`user_config`] is the file that the command line finds its server in.
 
 mod baking;
+pub mod checkup;
 pub mod engines;
 mod first_key;
 mod gate;
