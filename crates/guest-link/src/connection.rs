@@ -208,15 +208,16 @@ impl GuestLink {
 
     /// The next piece of an answer's body, accounted for; `None` at its proper end.
     pub(crate) async fn next_chunk(&self, body: &mut RecvStream) -> Result<Option<Bytes>, GuestError> {
-        match body.data().await {
-            Some(Ok(chunk)) => {
-                let released = body.flow_control().release_capacity(chunk.len());
-                released.map_err(|error| self.broken(error))?;
-                Ok(Some(chunk))
+        while let Some(chunk) = body.data().await {
+            let chunk = chunk.map_err(|error| self.broken(error))?;
+            let released = body.flow_control().release_capacity(chunk.len());
+            released.map_err(|error| self.broken(error))?;
+            // The frame that ends a body may hold nothing.
+            if !chunk.is_empty() {
+                return Ok(Some(chunk));
             }
-            Some(Err(error)) => Err(self.broken(error)),
-            None => Ok(None),
         }
+        Ok(None)
     }
 
     /// What a transport error means: the agent reset this one call, or the link is dead.
