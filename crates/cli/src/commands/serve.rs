@@ -72,6 +72,6 @@ fn explained(error: &ServeError) -> Failure {
 
 /// An error and its causes in one sentence.
 fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
