@@ -50,7 +50,30 @@ pub enum MountAction<'a> {
 pub struct Enclosure {
     steps: Vec<Step>,
     own_pids: bool,
+    own_hostname: bool,
+    lost_rights: Vec<Right>,
     root: Option<CString>,
+}
+
+/// What root may do to the whole host, namespaces or not; see capabilities(7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Right {
+    /// Loading kernel modules.
+    Module,
+    /// Rebooting.
+    Boot,
+    /// Setting the clock.
+    Time,
+}
+
+impl Right {
+    pub(crate) fn number(self) -> i32 {
+        match self {
+            Self::Module => 16,
+            Self::Boot => 22,
+            Self::Time => 25,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -127,6 +150,18 @@ impl Enclosure {
         self
     }
 
+    /// Gives it a host name of its own: it starts with ours, and what it sets there is not ours.
+    pub fn own_hostname(&mut self) -> &mut Self {
+        self.own_hostname = true;
+        self
+    }
+
+    /// Takes a right away, from it and all that it starts.
+    pub fn without(&mut self, right: Right) -> &mut Self {
+        self.lost_rights.push(right);
+        self
+    }
+
     /// Makes `folder` its root directory, after the mounts.
     ///
     /// # Errors
@@ -142,6 +177,9 @@ impl Enclosure {
         if self.own_pids {
             apart |= CloneFlags::CLONE_NEWPID;
         }
+        if self.own_hostname {
+            apart |= CloneFlags::CLONE_NEWUTS;
+        }
         unshare(apart)?;
         if self.own_pids {
             sys::fork_into_pid_namespace()?;
@@ -155,6 +193,9 @@ impl Enclosure {
         if let Some(root) = &self.root {
             chroot(root.as_c_str())?;
             chdir(c"/")?;
+        }
+        for right in &self.lost_rights {
+            sys::drop_right(right.number())?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ mod sys;
 
 pub use affinity::CpuSet;
 pub use cgroup::{Cgroup, CgroupLimits, CgroupUsage, Cgroups};
-pub use enclosure::{Enclosure, MountAction};
+pub use enclosure::{Enclosure, MountAction, Right};
 pub use fifo::{FifoPort, make_fifos};
 pub use process::{ProcessId, ProcessWatch};
 pub use program::{Child, Finished, Line, LineSource, Program, ProgramError, find_program};

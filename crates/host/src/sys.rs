@@ -110,6 +110,17 @@ fn immediate_exit(code: i32) -> ! {
     exit(code)
 }
 
+/// Takes a capability out of what this process and its children can ever have. Safe between `fork` and `exec`.
+pub(crate) fn drop_right(number: i32) -> io::Result<()> {
+    // SAFETY: takes plain integers.
+    let result = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, number, 0, 0, 0) };
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
 /// `struct loop_config` of linux/loop.h.
 #[repr(C)]
 struct LoopConfig {

@@ -17,7 +17,7 @@ fn shell(script: &str) -> Program {
 
 /// A group of this test alone.
 fn group(name: &str) -> Cgroup {
-    Cgroups::open("atoll-host-tests")
+    Cgroups::open("atoll-host-tests", Path::new("/"))
         .unwrap()
         .group(&format!("{name}-{}", std::process::id()))
 }

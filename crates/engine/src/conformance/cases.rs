@@ -70,7 +70,7 @@ pub async fn two_restores_and_their_parent_are_independent<L: Lab>() {
     parent.ask("set word parent").await;
     parent.ask("write /word parent").await;
     let snapshot = bench.snapshot(&parent.id).await;
-    let mut machines = vec![bench.restore(&snapshot).await, bench.restore(&snapshot).await, parent];
+    let mut machines = [bench.restore(&snapshot).await, bench.restore(&snapshot).await, parent];
     for (number, machine) in machines.iter_mut().enumerate() {
         machine.ask(&format!("set word {number}")).await;
         assert_eq!(machine.ask(&format!("write /word {number}")).await, "ok");
@@ -120,7 +120,7 @@ pub async fn a_full_disk_is_told_and_the_machine_goes_on<L: Lab>() {
             let (mebibytes, reason) = answer.split_once(' ').expect("a size and a reason");
             assert_eq!(reason, std::io::ErrorKind::StorageFull.to_string(), "{answer}");
             let size: u64 = mebibytes.parse().expect("a size");
-            assert!(size <= LIMITS.disk_mb && size >= LIMITS.disk_mb / 2, "{answer}");
+            assert!((LIMITS.disk_mb / 2..=LIMITS.disk_mb).contains(&size), "{answer}");
             assert!(bench.engine.usage(&machine.id).await.unwrap().disk_bytes >= size << 20);
             assert_eq!(machine.ask("set word still").await, "ok");
             bench.stop(&machine.id).await;

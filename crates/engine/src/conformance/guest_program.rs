@@ -6,7 +6,8 @@ use std::{path::PathBuf, process::Command, sync::OnceLock};
 ///
 /// # Panics
 /// When `rustc` is missing or fails.
-pub(crate) fn folder() -> PathBuf {
+#[must_use]
+pub fn folder() -> PathBuf {
     static BUILT: OnceLock<tempfile::TempDir> = OnceLock::new();
     BUILT.get_or_init(build).path().to_owned()
 }

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use atoll_model::{Limits, MachineId};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-pub use self::traces::traces;
+pub use self::{guest_program::folder as guest_dir, traces::traces};
 use crate::{Engine, ExitWatch, GuestPort, Machine, MachinePlan};
 
 /// How an engine is made.

@@ -19,11 +19,7 @@ mod start;
 mod sweep;
 mod turns;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use atoll_engine::{Capabilities, Engine, EngineError, Machine, MachinePlan, Usage};
@@ -92,8 +88,7 @@ impl Gvisor {
                 "the state folder's path has {length} bytes and may have {LONGEST_STATE_DIR} at most (a socket lives below it); choose a shorter one"
             )));
         }
-        let cgroups =
-            Cgroups::open(&group_name(&state)).map_err(|error| unusable(format!("control groups: {error}")))?;
+        let cgroups = Cgroups::open("atoll", &state).map_err(|error| unusable(format!("control groups: {error}")))?;
         let disks = Disks::open(state.join("disks"), runsc.bounds_overlay())?;
         let host_cpus = CpuSet::available().map_err(host("counting processors"))?;
         let mut warnings = runsc.warnings();
@@ -206,29 +201,4 @@ impl Engine for Gvisor {
 
 fn unusable(reason: String) -> EngineError {
     EngineError::Unusable { engine: NAME, reason }
-}
-
-/// Servers with different state folders must not take each other's machines for leftovers, and one server must find its own
-/// again: the parent group's name is made from the folder's path (FNV-1a, 32 bits).
-fn group_name(state: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    let hash = state
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .fold(0x811c_9dc5_u32, |hash, &byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        });
-    format!("atoll-{hash:08x}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_state_folder_has_a_group_of_its_own_that_it_finds_again() {
-        assert_eq!(group_name(Path::new("/a")), group_name(Path::new("/a")));
-        assert_ne!(group_name(Path::new("/a")), group_name(Path::new("/b")));
-    }
 }

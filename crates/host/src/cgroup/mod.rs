@@ -54,11 +54,15 @@ enum Layout {
 }
 
 impl Cgroups {
-    /// Finds out which version this host has, and makes the parent group `name` directly below its root.
+    /// Finds out which version this host has, and makes the parent group directly below its root.
+    ///
+    /// The group's name is `prefix` and a digest of the path `owner`: two owners must not take each other's groups for their
+    /// own, and each must find its own again later.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] naming the controllers that are missing; else whatever the kernel refused.
-    pub fn open(name: &str) -> io::Result<Self> {
+    pub fn open(prefix: &str, owner: &Path) -> io::Result<Self> {
+        let name = &format!("{prefix}-{:08x}", digest(owner));
         let mounts = fs::read_to_string("/proc/self/mounts")?;
         let layout = match v2::usable_root(&mounts)? {
             Some(root) => Layout::V2(v2::prepare_parent(&root, name)?),
@@ -245,6 +249,14 @@ impl Layout {
     }
 }
 
+/// FNV-1a, 32 bits: written here because it must stay the same over releases.
+fn digest(path: &Path) -> u32 {
+    use std::os::unix::ffi::OsStrExt;
+    path.as_os_str().as_bytes().iter().fold(0x811c_9dc5, |hash, &byte| {
+        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
 /// ENODEV is what a read says when the group went away after its file was opened.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(nix::libc::ENODEV)
@@ -280,4 +292,15 @@ fn invalid(folder: &Path, file: &str) -> io::Error {
         io::ErrorKind::InvalidData,
         format!("{} has not the expected form", path.display()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_a_path_is_the_published_function() {
+        assert_eq!(digest(Path::new("a")), 0xe40c_292c);
+        assert_eq!(digest(Path::new("foobar")), 0xbf9c_f968);
+    }
 }
