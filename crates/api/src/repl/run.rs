@@ -14,7 +14,10 @@ use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::results::{Bundle, bundle};
+use super::{
+    of_session,
+    results::{Bundle, bundle},
+};
 use crate::{
     app::{App, Authenticated},
     error::{ApiError, ApiResult, ErrorBody, code_word},
@@ -166,7 +169,13 @@ pub(crate) async fn run(
     let request = body.into_request()?;
     let default = std::time::Duration::from_secs(DEFAULT_CELL_TIMEOUT_SECONDS);
     let deadline = request.timeout.unwrap_or(default);
-    let work = async move { Ran(app.control.cell_run(&caller, id, context, request).await) };
+    let work = async move {
+        Ran(app
+            .control
+            .cell_run(&caller, id, context, request)
+            .await
+            .map_err(of_session))
+    };
     Ok(slow::answer(Some(deadline), work).await)
 }
 
@@ -277,11 +286,8 @@ pub(crate) async fn stream(
     headers: HeaderMap,
     Json(body): Json<RunBody>,
 ) -> ApiResult<Response> {
-    let session = app
-        .control
-        .cell_start(&caller, id, context, body.into_request()?)
-        .await?;
-    Ok(sse::respond_as(&headers, frames(session)))
+    let session = app.control.cell_start(&caller, id, context, body.into_request()?).await;
+    Ok(sse::respond_as(&headers, frames(session.map_err(of_session)?)))
 }
 
 fn frames(session: CellSession) -> impl Stream<Item = Frame> + Send {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use super::of_session;
 use crate::{
     app::{App, Authenticated},
     error::{ApiResult, ErrorBody},
@@ -115,7 +116,8 @@ pub(crate) async fn close(
     Id(id): Id<SandboxId>,
     Id(context): Id<ContextId>,
 ) -> ApiResult<StatusCode> {
-    app.control.context_close(&caller, id, context).await?;
+    let done = app.control.context_close(&caller, id, context).await;
+    done.map_err(of_session)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -130,7 +132,8 @@ pub(crate) async fn interrupt(
     Id(id): Id<SandboxId>,
     Id(context): Id<ContextId>,
 ) -> ApiResult<StatusCode> {
-    app.control.context_interrupt(&caller, id, context).await?;
+    let done = app.control.context_interrupt(&caller, id, context).await;
+    done.map_err(of_session)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -145,6 +148,6 @@ pub(crate) async fn restart(
     Id(id): Id<SandboxId>,
     Id(context): Id<ContextId>,
 ) -> ApiResult<axum::Json<Session>> {
-    let anew = app.control.context_restart(&caller, id, context).await?;
-    Ok(axum::Json(Session::of(id, anew)))
+    let anew = app.control.context_restart(&caller, id, context).await;
+    Ok(axum::Json(Session::of(id, anew.map_err(of_session)?)))
 }
