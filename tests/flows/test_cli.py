@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import time
@@ -24,11 +25,21 @@ def ids(api: Api) -> set[str]:
     return {item.id for item in api.sandboxes()}
 
 
-def test_run_prints_what_the_command_prints_and_leaves_nothing(atoll: list[str], api: Api):
-    before = ids(api)
-    done = run(atoll, "run", "--", "python3", "-c", "print(6*7)")
+@pytest.fixture
+def label() -> str:
+    """What marks the sandboxes of one test."""
+    return secrets.token_hex(8)
+
+
+def labelled(api: Api, label: str) -> set[str]:
+    """The live sandboxes of one test."""
+    return {item.id for item in api.sandboxes() if item.labels.get("flow") == label}
+
+
+def test_run_prints_what_the_command_prints_and_leaves_nothing(atoll: list[str], api: Api, label: str):
+    done = run(atoll, "run", "--label", f"flow={label}", "--", "python3", "-c", "print(6*7)")
     assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
-    assert ids(api) == before
+    assert labelled(api, label) == set()
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 127, 255])
@@ -53,22 +64,21 @@ def test_run_passes_input_on(atoll: list[str]):
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_interrupted_leaves_nothing(atoll: list[str], api: Api, ending: signal.Signals):
-    before = ids(api)
+def test_a_run_that_is_interrupted_leaves_nothing(atoll: list[str], api: Api, label: str, ending: signal.Signals):
     running = subprocess.Popen(
-        [*atoll, "run", "--", "sh", "-c", "echo up; sleep 600"],
+        [*atoll, "run", "--label", f"flow={label}", "--", "sh", "-c", "echo up; sleep 600"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert running.stdout.readline() == "up\n"
-    assert len(ids(api) - before) == 1
+    assert len(labelled(api, label)) == 1
     running.send_signal(ending)
     assert running.wait(20) in (128 + ending, -ending)
     running.stdout.close()
     running.stderr.close()
     deadline = time.monotonic() + 10
-    while ids(api) - before:
+    while labelled(api, label):
         assert time.monotonic() < deadline, "its sandbox lives on"
         time.sleep(0.1)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import secrets
 import sqlite3
 import subprocess
@@ -103,7 +105,12 @@ def test_one_idempotency_key_is_one_sandbox_however_often_it_is_sent(api: Api, c
     with pytest.raises(Refused) as other:
         create(idempotency_key=key, labels={"k": "another"})
     assert other.value.status == 409
-    again = api.ok("POST", "/sandboxes", json={"labels": {"k": key}}, headers={"Idempotency-Key": key}).json()
+    again = api.ok(
+        "POST",
+        "/sandboxes",
+        json={"template": "code-interpreter", "labels": {"k": key}},
+        headers={"Idempotency-Key": key},
+    ).json()
     assert again["id"] == made[0].id
 
 
@@ -200,8 +207,6 @@ BAD_IDS = [
     ],
 )
 def test_an_id_that_is_none_is_refused_and_never_becomes_a_path(stack: Stack, bad: str, method: str, path: str):
-    import http.client
-
     # A client that tidies paths would hide what is tested, so the line is sent as it is.
     connection = http.client.HTTPConnection(stack.url.removeprefix("http://"), timeout=10)
     target = f"/v1{path.format(bad)}".replace(" ", "%20")
@@ -274,11 +279,15 @@ def test_one_workspaces_context_ids_are_unknown_in_its_other_sandboxes(create: C
     ids=["none", "empty", "no-key", "blank-key", "unknown", "no-such-form", "another-scheme", "endless"],
 )
 def test_without_a_key_there_is_nothing(stack: Stack, header: str | None):
-    headers = {} if header is None else {"Authorization": header}
+    # httpx refuses to send some of these.
+    connection = http.client.HTTPConnection(stack.url.removeprefix("http://"), timeout=10)
     for path in ("/v1/sandboxes", "/v1/me", "/v1/templates"):
-        response = httpx.get(f"{stack.url}{path}", headers=headers)
-        assert response.status_code in (401, 431)
-        assert isinstance(response.json()["error"], str)
+        connection.request("GET", path, headers={} if header is None else {"Authorization": header})
+        response = connection.getresponse()
+        body = json.loads(response.read())
+        assert response.status == 401
+        assert isinstance(body["error"], str)
+    connection.close()
 
 
 def test_both_forms_of_a_key_are_the_same_key(stack: Stack, api: Api):
@@ -325,6 +334,7 @@ def test_keys_and_their_hashes_are_in_no_answer_and_no_log(stack: Stack, api: Ap
     if stack.state is None:
         pytest.skip("the state folder is not known")
     digits = key["token"].removeprefix("atl_")
-    for file in stack.state.rglob("*"):
-        if file.is_file() and file.suffix in (".db", ".log", ".db-wal") and file.stat().st_size < 50 << 20:
-            assert digits.encode() not in file.read_bytes(), file
+    kept = [*stack.state.glob("atoll.db*"), *stack.state.glob("*.log")]
+    assert kept
+    for file in kept:
+        assert digits.encode() not in file.read_bytes(), file
