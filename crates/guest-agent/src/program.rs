@@ -18,6 +18,7 @@ use nix::{
 };
 
 use crate::{
+    group::Group,
     refusal::{from_io, refuse},
     sys::{self, SpawnPlan, Step},
     tree::Mark,
@@ -99,6 +100,7 @@ impl Launch {
         stdio: &Stdio<'_>,
         extra: Option<(BorrowedFd<'_>, RawFd)>,
         mark: Mark,
+        group: &Group,
     ) -> Result<Pid, GuestRefusal> {
         let script = self.script.as_ref().map(|script| (script.as_fd(), SCRIPT_DESCRIPTOR));
         let plan = SpawnPlan {
@@ -111,6 +113,7 @@ impl Launch {
             terminal: stdio.terminal,
             credentials: &self.user.credentials,
             mark: mark.value(),
+            group: group.members(),
         };
         sys::spawn(&plan).map_err(|failure| self.explain(failure.step, &failure.error))
     }
@@ -119,7 +122,8 @@ impl Launch {
         let program = self.path.to_string_lossy();
         let cwd = self.cwd.to_string_lossy();
         match (step, error.raw_os_error()) {
-            (Step::Program, Some(nix::libc::E2BIG)) => refuse(
+            // gVisor says of a long argument that a name is too long; a path that is was refused before.
+            (Step::Program, Some(nix::libc::E2BIG | nix::libc::ENAMETOOLONG)) => refuse(
                 GuestCode::ArgumentTooLong,
                 "an argument or the environment is longer than the kernel takes; pass it by standard input or a file",
             ),
