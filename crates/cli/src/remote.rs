@@ -60,6 +60,8 @@ pub(crate) enum Input {
 /// A piece of what a command does.
 #[derive(Debug)]
 pub(crate) enum Output {
+    /// It runs under this id.
+    Start(String),
     Stdout(Bytes),
     Stderr(Bytes),
     /// Its end. Nothing follows.
@@ -83,7 +85,7 @@ impl Exit {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ServerText {
-    Start(serde_json::Value),
+    Start { exec_id: String },
     Exit(Exit),
     Error { error: String, code: String },
 }
@@ -186,7 +188,7 @@ fn parse(message: Message) -> Result<Option<Output>, Failure> {
             _ => Err(Failure::local("the server sent output of an unknown stream")),
         },
         Message::Text(text) => match serde_json::from_str(&text) {
-            Ok(ServerText::Start(_)) => Ok(None),
+            Ok(ServerText::Start { exec_id }) => Ok(Some(Output::Start(exec_id))),
             Ok(ServerText::Exit(exit)) => Ok(Some(Output::Exit(exit))),
             Ok(ServerText::Error { error, code }) => Err(Failure::refused(0, code, error, None)),
             Err(error) => Err(Failure::local(format!(
@@ -242,7 +244,7 @@ pub(crate) async fn print(output: Output) -> Result<(), Failure> {
     match output {
         Output::Stdout(bytes) => write_all(tokio::io::stdout(), &bytes).await,
         Output::Stderr(bytes) => write_all(tokio::io::stderr(), &bytes).await,
-        Output::Exit(_) => Ok(()),
+        Output::Start(_) | Output::Exit(_) => Ok(()),
     }
 }
 

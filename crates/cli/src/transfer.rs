@@ -1,7 +1,9 @@
 //! Files between this machine and a sandbox, streamed, one HTTP request each.
 
 use std::{
+    fs::Permissions,
     io,
+    os::unix::fs::PermissionsExt,
     path::{Component, Path, PathBuf},
 };
 
@@ -18,6 +20,8 @@ use crate::{
     wire::{Entry, Listing},
 };
 
+/// Entries of a directory asked for at once.
+const PAGE: u32 = 1000;
 /// Bytes read from a local file at once.
 const CHUNK: usize = 256 * 1024;
 
@@ -101,7 +105,8 @@ impl<'a> Transfer<'a> {
 
     async fn upload_file(&self, from: &Path, to: &str) -> Result<Moved, Failure> {
         let file = fs::File::open(from).await.map_err(|error| at(from, &error))?;
-        let size = file.metadata().await?.len();
+        let metadata = file.metadata().await?;
+        let (size, mode) = (metadata.len(), metadata.permissions().mode() & 0o777);
         let bar = self.bars.add(bytes_bar(Some(size), &name_of(from)));
         let counted = bar.clone();
         let stream = ReaderStream::with_capacity(file, CHUNK).inspect(move |chunk| {
@@ -111,7 +116,7 @@ impl<'a> Transfer<'a> {
         });
         let request = self
             .client
-            .request(Method::PUT, &self.url("fs", to))
+            .request(Method::PUT, &format!("{}&mode={mode:o}", self.url("fs", to)))
             .header(header::CONTENT_TYPE, "application/octet-stream")
             .body(Body::wrap_stream(stream));
         let sent = self.client.send(request).await;
@@ -125,7 +130,7 @@ impl<'a> Transfer<'a> {
             return Err(Failure::local(format!("there is no {from} in the sandbox")));
         };
         if !entry.is_dir {
-            return self.download_file(from, to).await;
+            return self.download_file(from, to, &entry).await;
         }
         let mut moved = Moved::default();
         let mut waiting = vec![(from.trim_end_matches('/').to_owned(), to.to_owned())];
@@ -134,10 +139,10 @@ impl<'a> Transfer<'a> {
             for entry in self.list(&there).await? {
                 let path = format!("{there}/{}", entry.name);
                 let target = folder.join(safe_name(&entry.name)?);
-                match (entry.is_dir, entry.mode.as_str()) {
-                    (true, _) => waiting.push((path, target)),
-                    (false, "l") => self.skip(&path),
-                    (false, _) => moved.add(self.download_file(&path, &target).await?),
+                match entry.mode.as_str() {
+                    "d" => waiting.push((path, target)),
+                    "f" => moved.add(self.download_file(&path, &target, &entry).await?),
+                    _ => self.skip(&path),
                 }
             }
         }
@@ -149,7 +154,7 @@ impl<'a> Transfer<'a> {
         let mut entries = Vec::new();
         let mut after = String::new();
         loop {
-            let url = format!("{}{after}", self.url("fs/dir", path));
+            let url = format!("{}&limit={PAGE}{after}", self.url("fs/dir", path));
             let page: Listing = self.client.get(&url).await?;
             entries.extend(page.entries.unwrap_or_default());
             match page.next {
@@ -160,7 +165,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// The file appears whole under its name, or not at all.
-    async fn download_file(&self, from: &str, to: &Path) -> Result<Moved, Failure> {
+    async fn download_file(&self, from: &str, to: &Path, entry: &Entry) -> Result<Moved, Failure> {
         let response = self
             .client
             .send(self.client.request(Method::GET, &self.url("fs", from)))
@@ -183,7 +188,9 @@ impl<'a> Transfer<'a> {
         }
         file.flush().await?;
         self.done(&bar);
-        keep(draft, to)?;
+        let mode = u32::from_str_radix(&entry.permissions, 8).unwrap_or(0o644);
+        draft.as_file().set_permissions(Permissions::from_mode(mode & 0o777))?;
+        draft.persist(to).map_err(|failed| at(to, &failed.error))?;
         Ok(Moved::one(bar.position()))
     }
 
@@ -196,15 +203,6 @@ impl<'a> Transfer<'a> {
         self.bars
             .suspend(|| eprintln!("skipped {what}: neither a file nor a directory"));
     }
-}
-
-/// Puts the finished draft in place with the mode that a new file gets here.
-fn keep(draft: tempfile::NamedTempFile, to: &Path) -> Result<(), Failure> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = std::fs::metadata(to).map_or(0o644, |present| present.permissions().mode() & 0o777);
-    draft.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
-    draft.persist(to).map_err(|failed| at(to, &failed.error))?;
-    Ok(())
 }
 
 /// Makes a directory of our own; a link in its place would lead the sandbox's files elsewhere.

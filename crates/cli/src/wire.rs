@@ -24,11 +24,12 @@ pub(crate) struct Sandbox {
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) is_dir: bool,
-    #[serde(default)]
-    pub(crate) size: u64,
-    /// `f`, `d` or `l` (pandastack-v1 §2.9).
+    /// `f`, `d`, `l`, or `o` for other (pandastack-v1 §2.9).
     #[serde(default)]
     pub(crate) mode: String,
+    /// Permission bits in octal.
+    #[serde(default)]
+    pub(crate) permissions: String,
 }
 
 /// A directory.

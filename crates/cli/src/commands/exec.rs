@@ -70,6 +70,7 @@ fn show(screen: Screen) -> impl AsyncFnMut(Output) -> Result<(), Failure> {
             return remote::print(output).await;
         }
         screen.json(&match output {
+            Output::Start(exec_id) => json!({ "event": "start", "exec_id": exec_id }),
             Output::Stdout(bytes) => chunk("stdout", &bytes),
             Output::Stderr(bytes) => chunk("stderr", &bytes),
             Output::Exit(exit) => {
