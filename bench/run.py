@@ -19,7 +19,7 @@ TOP = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TOP / "scripts"))
 from foundation import Foundation  # noqa: E402
 from measure import Measure, table  # noqa: E402
-from stack import Server  # noqa: E402
+from stack import Server, default_state  # noqa: E402
 
 FULL, SHORT = 50, 5
 
@@ -45,7 +45,7 @@ def written(measures: list[Measure], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measures Atoll against the same work without it.")
     parser.add_argument("--short", action="store_true", help=f"{SHORT} samples instead of {FULL}: shows that it works")
-    parser.add_argument("--state", type=Path, default=Path(os.environ.get("ATOLL_STATE_DIR") or TOP / ".state"))
+    parser.add_argument("--state", type=Path, default=default_state(), help="state folder of the server")
     parser.add_argument("--output", type=Path, default=TOP / "bench/results/latest.json")
     arguments = parser.parse_args()
 

@@ -4,6 +4,15 @@ Only the standard library is used, so that each of them can import it from its o
 """
 
 from .host import Leftovers, descendants, memory_of
-from .server import Server, ServerFailed, answering, repository
+from .server import Server, ServerFailed, answering, default_state, repository
 
-__all__ = ["Leftovers", "Server", "ServerFailed", "answering", "descendants", "memory_of", "repository"]
+__all__ = [
+    "Leftovers",
+    "Server",
+    "ServerFailed",
+    "answering",
+    "default_state",
+    "descendants",
+    "memory_of",
+    "repository",
+]

@@ -10,10 +10,13 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from hashlib import sha256
 from pathlib import Path
 
 # How long a server may take until it answers, in seconds. The first start builds and bakes the templates.
 FIRST_START = 1500
+# The longest name of a state folder, in bytes; the server refuses longer ones.
+LONGEST_STATE = 46
 # How long a server may take to end after SIGTERM, in seconds.
 LAST_STOP = 60
 
@@ -21,6 +24,20 @@ LAST_STOP = 60
 def repository() -> Path:
     """The top of this repository."""
     return Path(__file__).resolve().parents[2]
+
+
+def default_state() -> Path:
+    """The state folder that the demo, the tests and the measures share, so that templates are built once.
+
+    ATOLL_STATE_DIR, or `.state` in this repository, or a short path when the repository lies deep: the sockets below a
+    state folder bound the length of its name.
+    """
+    if given := os.environ.get("ATOLL_STATE_DIR"):
+        return Path(given)
+    inside = repository() / ".state"
+    if len(os.fsencode(inside)) <= LONGEST_STATE:
+        return inside
+    return Path("/var/tmp") / f"atoll-{sha256(os.fsencode(inside)).hexdigest()[:12]}"
 
 
 class ServerFailed(Exception):

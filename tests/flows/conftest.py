@@ -24,7 +24,7 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "scripts"), str(Path(__file__).parent)]
 from client import Api, Context, Sandbox  # noqa: E402
-from stack import Server, memory_of  # noqa: E402
+from stack import Server, default_state, memory_of  # noqa: E402
 
 # How much the server's memory may grow while a client does its worst, in bytes.
 FLAT = 64 << 20
@@ -67,11 +67,6 @@ class Stack:
         if self.pid is None:
             pytest.skip("the server's process is not known: set ATOLL_SERVER_PID")
         return memory_of(self.pid)
-
-
-def default_state() -> Path:
-    """The state folder that the flows share, with its templates built once."""
-    return Path(os.environ.get("ATOLL_STATE_DIR") or TOP / ".state")
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,19 +13,16 @@ from pathlib import Path
 import httpx
 import pytest
 from client import Api, Refused, Sandbox
-from conftest import Stack, default_state
-from stack import Leftovers, Server
+from conftest import Stack
+from stack import Leftovers, Server, default_state
 
 pytestmark = [pytest.mark.isolation, pytest.mark.alone]
 
 
 @pytest.fixture
-def server(stack: Stack, tmp_path: Path) -> Iterator[Server]:
+def server(stack: Stack) -> Iterator[Server]:
     """A server of this test's own, which has the templates of the shared one and nothing else of it."""
-    state = (
-        Path(os.environ.get("ATOLL_FLOWS_SCRATCH") or "/var/tmp") / f"atoll-flows-{os.getpid()}-{tmp_path.name[-24:]}"
-    )
-    state.mkdir(parents=True)
+    state = Path(tempfile.mkdtemp(prefix="atoll-", dir="/var/tmp"))
     shared = stack.state or default_state()
     (state / "templates").symlink_to((shared / "templates").resolve())
     server = Server(state)
@@ -39,8 +38,6 @@ def server(stack: Stack, tmp_path: Path) -> Iterator[Server]:
         (state / "templates").unlink()
         left = Leftovers.of(state)
         assert not any((left.processes, left.mounts, left.cgroups, left.folders)), left
-        import shutil
-
         shutil.rmtree(state)
 
 

@@ -111,14 +111,14 @@ def test_a_cell_that_prints_without_end_is_cut_and_harms_nobody(
     assert answer.outcome == "timeout"
     stream = "stdout" if "print" in code else "stderr"
     assert answer.truncated is True
-    assert answer[f"{stream}_total_bytes"] > 4 << 20
+    assert answer[f"{stream}_total_bytes"] > 1 << 20
     assert len(answer[stream].encode()) < 2 << 20
     assert loud.value("1 + 1") == "2"
 
 
 @pytest.mark.fault(7)
 @pytest.mark.alone
-@pytest.mark.parametrize("command", ["yes", "cat /dev/zero", "while :; do echo error >&2; done"])
+@pytest.mark.parametrize("command", ["yes", "cat /dev/zero", "yes error >&2"])
 def test_a_command_that_prints_without_end_is_cut_at_its_deadline(
     sandbox: Sandbox, command: str, memory_stays_flat: Watch
 ):

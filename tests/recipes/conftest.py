@@ -11,7 +11,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "scripts"), str(TOP / "examples/model"), str(Path(__file__).parent)]
-from stack import Server  # noqa: E402
+from stack import Server, default_state  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def server() -> Iterator[tuple[str, str]]:
     if os.environ.get("ATOLL_URL"):
         yield os.environ["ATOLL_URL"].rstrip("/"), os.environ["ATOLL_API_KEY"]
         return
-    started = Server(Path(os.environ.get("ATOLL_STATE_DIR") or TOP / ".state")).start()
+    started = Server(default_state()).start()
     try:
         yield started.url, started.api_key
     finally:
