@@ -6,6 +6,12 @@ use serde::Serialize;
 
 /// Exit code of Atoll's own failures where the exit code otherwise is that of a command.
 pub(crate) const OWN_FAILURE: u8 = 125;
+/// Exit code when the deadline of a command passed, as timeout(1) has it.
+const DEADLINE_PASSED: u8 = 124;
+/// Exit code when whoever read our output left, as a shell shows SIGPIPE.
+const READER_LEFT: u8 = 141;
+/// The code of a failure whose reader left.
+const BROKEN_PIPE: &str = "broken_pipe";
 
 /// The end of a command that did not do what it was asked.
 #[derive(Debug, Serialize)]
@@ -75,8 +81,20 @@ impl Failure {
         self.error.starts_with("sandbox")
     }
 
-    /// Says it on standard error: for people, or as one JSON object a line.
+    /// The exit code of this program; `own` for a failure that has none of its own.
+    pub(crate) fn exit_code(&self, own: u8) -> u8 {
+        match self.code.as_str() {
+            "timeout" if own == OWN_FAILURE => DEADLINE_PASSED,
+            BROKEN_PIPE => READER_LEFT,
+            _ => own,
+        }
+    }
+
+    /// Says it on standard error: for people, or as one JSON object a line. That a reader left is worth no word.
     pub(crate) fn report(&self, json: bool) {
+        if self.code == BROKEN_PIPE {
+            return;
+        }
         match serde_json::to_string(self) {
             Ok(line) if json => eprintln!("{line}"),
             _ => eprintln!("{self}"),
@@ -99,7 +117,14 @@ impl fmt::Display for Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::local(error.to_string())
+        let failure = Self::local(error.to_string());
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self {
+                code: BROKEN_PIPE.to_owned(),
+                ..failure
+            };
+        }
+        failure
     }
 }
 
@@ -118,4 +143,24 @@ fn innermost(error: &dyn std::error::Error) -> String {
         deepest = source;
     }
     deepest.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passed_deadline_and_a_reader_that_left_have_exit_codes_of_their_own() {
+        let timeout = Failure::refused(0, "timeout".to_owned(), "command timeout after 1s".to_owned(), None);
+        assert_eq!([timeout.exit_code(OWN_FAILURE), timeout.exit_code(1)], [124, 1]);
+        let left = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!([left.exit_code(OWN_FAILURE), left.exit_code(1)], [141, 141]);
+        assert_eq!(Failure::local("x").exit_code(OWN_FAILURE), OWN_FAILURE);
+    }
+
+    #[test]
+    fn a_failure_is_one_sentence_and_a_hint() {
+        let text = Failure::local("it broke").hint("mend it").to_string();
+        assert_eq!(text, "error: it broke\nhint: mend it");
+    }
 }

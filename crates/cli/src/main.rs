@@ -41,8 +41,8 @@ Which server: --url, then ATOLL_URL, then `url` in the config file, then http://
 Which key: ATOLL_API_KEY, then `api_key` in the config file.
 The config file is atoll/config.json in XDG_CONFIG_HOME or ~/.config.
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments. `run`, `exec` and `shell` end with the command's own exit code,
-125 when Atoll failed, and 128 and the signal's number when a signal ended them.";
+Exit codes: 0 done, 1 failed, 2 wrong arguments. `run`, `exec` and `shell` end with the command's own exit
+code, 124 when its deadline passed, 125 when Atoll failed, 128 and a signal's number when that ended them.";
 
 /// Runs code that models write in sandboxes on your own machine.
 #[derive(Debug, Parser)]
@@ -157,7 +157,7 @@ fn main() -> ExitCode {
         screen: Screen { json: cli.json },
         url: cli.url,
     };
-    let failed = if cli.command.passes_exit_code_on() {
+    let own = if cli.command.passes_exit_code_on() {
         OWN_FAILURE
     } else {
         1
@@ -167,7 +167,7 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     ended.unwrap_or_else(|failure| {
         failure.report(context.screen.json);
-        ExitCode::from(failed)
+        ExitCode::from(failure.exit_code(own))
     })
 }
 
