@@ -10,7 +10,7 @@ use tokio::sync::broadcast;
 
 use crate::{request::LogStream, text::TextDecoder};
 
-/// Bytes that are kept for readers who come later.
+/// Bytes of each stream that are kept for readers who come later: much on one stream pushes nothing out of the other.
 const KEPT: usize = 64 * 1024;
 /// Pieces that a follower may be behind.
 const BEHIND: usize = 64;
@@ -33,9 +33,45 @@ pub(crate) struct OutputLog {
 
 #[derive(Debug, Default)]
 struct Ring {
+    stdout: Shelf,
+    stderr: Shelf,
+    next_offset: u64,
+}
+
+/// The last pieces of one stream.
+#[derive(Debug, Default)]
+struct Shelf {
     pieces: VecDeque<Piece>,
     held: usize,
-    next_offset: u64,
+}
+
+impl Shelf {
+    fn push(&mut self, piece: Piece) {
+        self.held += piece.bytes.len();
+        self.pieces.push_back(piece);
+        while self.held > KEPT
+            && let Some(oldest) = self.pieces.pop_front()
+        {
+            self.held -= oldest.bytes.len();
+        }
+    }
+}
+
+impl Ring {
+    /// Both streams in the order of arrival.
+    fn text(&self, text: &mut LogText) -> String {
+        let (mut stdout, mut stderr) = (
+            self.stdout.pieces.iter().peekable(),
+            self.stderr.pieces.iter().peekable(),
+        );
+        std::iter::from_fn(|| match (stdout.peek(), stderr.peek()) {
+            (Some(one), Some(other)) if other.offset < one.offset => stderr.next(),
+            (None, _) => stderr.next(),
+            _ => stdout.next(),
+        })
+        .map(|piece| text.take(piece))
+        .collect()
+    }
 }
 
 impl OutputLog {
@@ -65,12 +101,9 @@ impl OutputLog {
             bytes: Bytes::copy_from_slice(tail),
         };
         ring.next_offset += bytes.len() as u64;
-        ring.held += piece.bytes.len();
-        ring.pieces.push_back(piece.clone());
-        while ring.held > KEPT
-            && let Some(oldest) = ring.pieces.pop_front()
-        {
-            ring.held -= oldest.bytes.len();
+        match stream {
+            LogStream::Stderr => ring.stderr.push(piece.clone()),
+            LogStream::Stdout | LogStream::Both => ring.stdout.push(piece.clone()),
         }
         // Under the lock, so that a follower who begins now gets each piece once. No follower is no error.
         let _ = self.followers.send(piece);
@@ -79,7 +112,7 @@ impl OutputLog {
     /// The last output, as text.
     pub(crate) fn tail(&self, wanted: LogStream) -> String {
         let mut text = LogText::new(wanted);
-        let mut tail: String = self.lock().pieces.iter().map(|piece| text.take(piece)).collect();
+        let mut tail = self.lock().text(&mut text);
         tail.push_str(&text.finish());
         tail
     }
@@ -89,7 +122,7 @@ impl OutputLog {
         let ring = self.lock();
         let pieces = self.followers.subscribe();
         let mut text = LogText::new(wanted);
-        let first: String = ring.pieces.iter().map(|piece| text.take(piece)).collect();
+        let first = ring.text(&mut text);
         LogReader {
             first: Some(first).filter(|first| !first.is_empty()),
             next_offset: ring.next_offset,
@@ -185,9 +218,10 @@ mod tests {
         for _ in 0..100 {
             push(&log, LogStream::Stdout, &"x".repeat(3000));
         }
-        assert!((KEPT - 3000..=KEPT).contains(&log.tail(LogStream::Both).len()));
+        assert!((KEPT - 3000..=KEPT).contains(&log.tail(LogStream::Stdout).len()));
         push(&log, LogStream::Stdout, &"y".repeat(2 * KEPT));
-        assert_eq!(log.tail(LogStream::Both), "y".repeat(KEPT));
+        assert_eq!(log.tail(LogStream::Stdout), "y".repeat(KEPT));
+        assert_eq!(log.tail(LogStream::Stderr), "b");
     }
 
     #[tokio::test]

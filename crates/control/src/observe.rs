@@ -32,7 +32,7 @@ impl LogFollow {
 }
 
 impl Control {
-    /// The last output of the sandbox's commands and cells, 64 KiB at most, since the server knows it.
+    /// The last output of the sandbox's commands and cells, 64 KiB of each stream at most, since the server knows it.
     ///
     /// # Errors
     /// `NotFound`, `SandboxGone`.
