@@ -207,6 +207,7 @@ impl Guard {
 
     /// Too many processes: the tree with the most of them goes, all at once, before it can grow again.
     async fn end_most_numerous(&self) {
+        let _standstill = tree::Standstill::begin();
         let mut counts: HashMap<Mark, usize> = HashMap::new();
         for process in tree::all_processes() {
             if let Some(mark) = process.mark {
@@ -217,7 +218,7 @@ impl Guard {
             eprintln!("atoll-agent: too many processes: ending a tree of {count}");
             let limit = self.pids.get();
             self.verdicts.borrow_mut().insert(mark, Verdict::Processes { limit });
-            tree::kill_tree(mark).await;
+            tree::kill_tree_at_standstill(mark).await;
         }
     }
 }

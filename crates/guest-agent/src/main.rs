@@ -11,6 +11,7 @@ mod contexts;
 mod descriptor;
 mod exec;
 mod files;
+mod group;
 mod guard;
 mod output;
 mod port;

@@ -37,6 +37,8 @@ pub(crate) struct SpawnPlan<'a> {
     pub(crate) terminal: bool,
     pub(crate) credentials: &'a Credentials,
     pub(crate) mark: u64,
+    /// The list of members of a control group to enter.
+    pub(crate) group: Option<BorrowedFd<'a>>,
 }
 
 /// Who a process is.
@@ -165,6 +167,19 @@ extern "C" fn child(argument: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
+/// A number in decimal digits, without allocating.
+fn decimal(mut number: u32, digits: &mut [u8; 12]) -> &[u8] {
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[start..];
+        }
+    }
+}
+
 /// Returns only if a step failed, with errno set.
 fn become_program(argument: &ChildArgument<'_>) -> Step {
     let plan = argument.plan;
@@ -173,6 +188,13 @@ fn become_program(argument: &ChildArgument<'_>) -> Step {
     unsafe {
         for signal in RESET_SIGNALS {
             libc::signal(signal, libc::SIG_DFL);
+        }
+        if let Some(group) = &plan.group {
+            let mut digits = [0; 12];
+            let text = decimal(libc::getpid().unsigned_abs(), &mut digits);
+            if libc::write(group.as_raw_fd(), text.as_ptr().cast(), text.len()) < 0 {
+                return Step::Surroundings;
+            }
         }
         if libc::setsid() < 0 {
             return Step::Surroundings;

@@ -26,6 +26,11 @@ pub(crate) async fn thaw(agent: &Rc<Agent>, request: ThawRequest) -> Result<Thaw
         .map_err(|error| failed(POOL, &error))?;
     set_identity(&request)?;
     agent.guard.set_limits(request.memory_mb, request.pids);
+    agent
+        .group
+        .set_limit(request.pids)
+        .map_err(|error| failed("limit of processes", &error))?;
+    agent.spill.set_memory(agent.guard.limit_bytes());
     agent.machine_env.replace(request.env.clone());
     agent.entropy.mix(&entropy);
     agent.contexts.thaw(agent).await?;

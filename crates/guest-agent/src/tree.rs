@@ -96,15 +96,57 @@ fn kill_once(mark: Mark) -> usize {
         .count()
 }
 
-/// Ends a tree. Repeats until nothing is left, since a process may fork while the list is read; gives up after some
-/// thousand rounds and says so.
-pub(crate) async fn kill_tree(mark: Mark) -> bool {
-    for round in 0..400_u64 {
-        if kill_once(mark) == 0 {
-            return true;
+/// Everything in the machine but the agent stands still while this lives. One call of the kernel does it, so that it works
+/// against a tree that grows faster than it could be listed.
+///
+/// Only process 1 may do that: elsewhere the machine is not ours, and nothing is stopped.
+pub(crate) struct Standstill(bool);
+
+impl Standstill {
+    pub(crate) fn begin() -> Self {
+        let is_ours = std::process::id() == 1;
+        if is_ours {
+            // An error says that there is no other process.
+            let _ = kill(EVERYONE, Signal::SIGSTOP);
         }
-        tokio::time::sleep(Duration::from_millis(1 + round.min(9))).await;
+        Self(is_ours)
+    }
+}
+
+impl Drop for Standstill {
+    fn drop(&mut self) {
+        if self.0 {
+            let _ = kill(EVERYONE, Signal::SIGCONT);
+        }
+    }
+}
+
+const EVERYONE: Pid = Pid::from_raw(-1);
+/// How often a tree is killed as it is found, before the whole machine is stopped for it; and how often after that.
+const GENTLE_ROUNDS: u64 = 4;
+const ROUNDS: u64 = 200;
+
+/// Ends a tree. Repeats until nothing is left, since a process may fork while the list is read. One that outruns that is
+/// ended at a standstill of the machine.
+pub(crate) async fn kill_tree(mark: Mark) {
+    for round in 0..GENTLE_ROUNDS {
+        if kill_once(mark) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1 + round)).await;
+    }
+    kill_tree_at_standstill(mark).await;
+}
+
+/// Ends a tree that grows, with everything else stopped meanwhile.
+pub(crate) async fn kill_tree_at_standstill(mark: Mark) {
+    for round in 0..ROUNDS {
+        // Anew in each round: a fork that was under way may have missed the last one.
+        let _standstill = Standstill::begin();
+        if kill_once(mark) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1 + round.min(19))).await;
     }
     eprintln!("atoll-agent: a process tree cannot be ended");
-    false
 }

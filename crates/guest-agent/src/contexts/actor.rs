@@ -93,6 +93,12 @@ impl Actor {
                 let _ = done.send(());
                 true
             }
+            Control::Thaw { entropy, env } => {
+                if let Some(kernel) = &mut self.kernel {
+                    kernel.thaw(&entropy, &env).await;
+                }
+                false
+            }
         }
     }
 

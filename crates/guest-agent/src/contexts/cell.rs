@@ -1,6 +1,6 @@
 //! One cell, from its code to its end, whatever it does.
 
-use std::{rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 use atoll_model::{Outcome, output::StreamSummary};
 use atoll_protocol::{
@@ -70,6 +70,11 @@ pub(super) enum Control {
     Interrupt(oneshot::Sender<()>),
     Restart(oneshot::Sender<Result<ContextInfo, GuestRefusal>>),
     Close(oneshot::Sender<()>),
+    /// Re-seed and take this environment, before the next cell.
+    Thaw {
+        entropy: String,
+        env: BTreeMap<String, String>,
+    },
 }
 
 /// What a cell leaves of its kernel.
@@ -191,6 +196,7 @@ impl<'a> Running<'a> {
                         // Who asked may have left.
                         let _ = done.send(());
                     }
+                    Control::Thaw { entropy, env } => self.kernel.thaw(&entropy, &env).await,
                     Control::Restart(_) | Control::Close(_) => {
                         self.stop = Some(Stop::Control(control));
                         return self.kill().await;

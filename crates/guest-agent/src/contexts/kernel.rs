@@ -17,7 +17,7 @@ use nix::{
 use tokio::{sync::oneshot, time::timeout};
 
 use super::{
-    wire::{Channel, Incoming},
+    wire::{Channel, Incoming, Request},
     zygote::{ForkOrder, Zygote},
 };
 use crate::{
@@ -86,6 +86,12 @@ impl Kernel {
             stderr: Descriptor::reader(stderr).map_err(failed)?,
             exited: forked.exited,
         })
+    }
+
+    /// Re-seeds it and gives it the machine's environment; done before the next cell.
+    pub(super) async fn thaw(&mut self, entropy: &str, env: &BTreeMap<String, String>) {
+        // One that has ended is told of elsewhere, and draws anew when it is started again.
+        let _ = self.channel.send(&Request::Thaw { entropy, env }, &[]).await;
     }
 
     /// Raises KeyboardInterrupt in the cell that runs.

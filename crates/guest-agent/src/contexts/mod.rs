@@ -141,6 +141,16 @@ impl Contexts {
             let env = agent.machine_env.borrow().clone();
             zygote.thaw(agent.entropy.seed()?, env).await?;
         }
+        drop(slot);
+        let all: Vec<Rc<Context>> = self.all.borrow().values().cloned().collect();
+        for context in all {
+            let thaw = Control::Thaw {
+                entropy: agent.entropy.seed()?,
+                env: agent.machine_env.borrow().clone(),
+            };
+            // One that is being closed needs none.
+            let _ = context.controls.send(thaw).await;
+        }
         Ok(())
     }
 

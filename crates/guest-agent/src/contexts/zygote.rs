@@ -109,7 +109,7 @@ impl Zygote {
             descriptors: [null.as_fd(), child_output.as_fd(), child_output.as_fd()],
             terminal: false,
         };
-        let pid = launch.start(&stdio, Some((theirs.as_fd(), CONTROL_DESCRIPTOR)), mark)?;
+        let pid = launch.start(&stdio, Some((theirs.as_fd(), CONTROL_DESCRIPTOR)), mark, &agent.group)?;
         agent.guard.add_resident(pid, mark, true);
         let printed: Rc<RefCell<Vec<u8>>> = Rc::default();
         agent.spawn(keep_output(Rc::clone(agent), output, Rc::clone(&printed)));

@@ -12,9 +12,11 @@ use std::{
 
 use atoll_protocol::event::Kind;
 
-/// All files together, in bytes, and one of them.
-const TOTAL: u64 = 128 << 20;
-const ONE: u64 = 32 << 20;
+/// All files together, in bytes, whatever the machine's memory: the folder may be in memory.
+const MOST: u64 = 128 << 20;
+/// Which part of the machine's memory they may take, and one file of that.
+const SHARE_OF_MEMORY: u64 = 16;
+const SHARE_OF_ONE: u64 = 4;
 const FULL: &[u8] = b"\n[... the limit of this file is reached; the rest was not kept ...]\n";
 
 /// The folder of spilled output.
@@ -25,10 +27,21 @@ pub(crate) struct Spill {
     kept: Rc<RefCell<Kept>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     files: VecDeque<(PathBuf, u64)>,
     total: u64,
+    limit: u64,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            files: VecDeque::new(),
+            total: 0,
+            limit: MOST,
+        }
+    }
 }
 
 /// A file that is being written; removed when dropped, unless it is kept.
@@ -37,6 +50,7 @@ pub(crate) struct SpillFile {
     file: File,
     path: PathBuf,
     written: u64,
+    limit: u64,
     is_kept: bool,
     kept: Rc<RefCell<Kept>>,
 }
@@ -48,6 +62,11 @@ impl Spill {
             serial: Cell::new(0),
             kept: Rc::default(),
         }
+    }
+
+    /// Says how much memory the machine has, in bytes.
+    pub(crate) fn set_memory(&self, memory: u64) {
+        self.kept.borrow_mut().limit = (memory / SHARE_OF_MEMORY).min(MOST);
     }
 
     /// A new file for a stream of that kind.
@@ -69,6 +88,7 @@ impl Spill {
             file,
             path,
             written: 0,
+            limit: self.kept.borrow().limit / SHARE_OF_ONE,
             is_kept: false,
             kept: Rc::clone(&self.kept),
         })
@@ -94,14 +114,14 @@ fn make_own_folders(folder: &Path) -> io::Result<()> {
 impl SpillFile {
     /// Appends; beyond the limit of one file nothing but a note.
     pub(crate) fn write(&mut self, data: &[u8]) -> io::Result<()> {
-        if self.written >= ONE {
+        if self.written >= self.limit {
             return Ok(());
         }
-        let room = usize::try_from(ONE - self.written).unwrap_or(usize::MAX);
+        let room = usize::try_from(self.limit - self.written).unwrap_or(usize::MAX);
         let piece = &data[..data.len().min(room)];
         self.file.write_all(piece)?;
         self.written += piece.len() as u64;
-        if self.written >= ONE {
+        if self.written >= self.limit {
             self.file.write_all(FULL)?;
         }
         Ok(())
@@ -113,7 +133,7 @@ impl SpillFile {
         let mut kept = self.kept.borrow_mut();
         kept.files.push_back((self.path.clone(), self.written));
         kept.total += self.written;
-        while kept.total > TOTAL
+        while kept.total > kept.limit
             && kept.files.len() > 1
             && let Some((path, size)) = kept.files.pop_front()
         {

@@ -1,0 +1,63 @@
+//! The control group of everything that the agent starts, where the machine's kernel has such groups: it bounds the number
+//! of processes, the agent not counted, so that there is always room for the agent's own.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    path::{Path, PathBuf},
+};
+
+/// Where an engine that cannot bound the number itself mounts its `pids` controller (version 1 of that interface).
+const CONTROLLER: &str = "/sys/fs/cgroup/pids";
+const NAME: &str = "work";
+
+/// The group; nothing where the machine has no such controller.
+#[derive(Debug)]
+pub(crate) struct Group(Option<Inside>);
+
+#[derive(Debug)]
+struct Inside {
+    limit: PathBuf,
+    members: File,
+}
+
+impl Group {
+    /// Makes the group. Only process 1 does: elsewhere the controller is the host's.
+    pub(crate) fn make() -> Self {
+        let controller = Path::new(CONTROLLER);
+        if std::process::id() != 1 || !controller.join("cgroup.procs").exists() {
+            return Self(None);
+        }
+        let inside = make_inside(&controller.join(NAME));
+        let inside = inside.inspect_err(|error| eprintln!("atoll-agent: {CONTROLLER}: {error}"));
+        Self(inside.ok())
+    }
+
+    /// Bounds the number of processes in it.
+    pub(crate) fn set_limit(&self, pids: u32) -> io::Result<()> {
+        match &self.0 {
+            Some(inside) => fs::write(&inside.limit, pids.to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// The file to which a process writes its number to enter.
+    pub(crate) fn members(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_ref().map(|inside| inside.members.as_fd())
+    }
+}
+
+fn make_inside(folder: &Path) -> io::Result<Inside> {
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let limit = folder.join("pids.max");
+    // A controller of another kind is found out here, before anything depends on it.
+    fs::metadata(&limit)?;
+    Ok(Inside {
+        members: OpenOptions::new().write(true).open(folder.join("cgroup.procs"))?,
+        limit,
+    })
+}
