@@ -15,7 +15,14 @@ use std::{
 /// What the agent is made of.
 const AGENT_SOURCES: &[&str] = &["guest-agent", "link", "model", "protocol"];
 /// Variables of cargo and rustup that the second cargo needs as well.
-const KEPT: &[&str] = &["CARGO_HOME", "CARGO_HTTP_", "CARGO_NET_", "CARGO_REGISTR", "CARGO_SOURCE_", "RUSTUP_"];
+const KEPT: &[&str] = &[
+    "CARGO_HOME",
+    "CARGO_HTTP_",
+    "CARGO_NET_",
+    "CARGO_REGISTR",
+    "CARGO_SOURCE_",
+    "RUSTUP_",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
@@ -25,7 +32,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let contexts = workspace.join("guest/contexts");
     watch(&contexts);
     for path in sources_below(&contexts)? {
-        let name = path.strip_prefix(workspace.join("guest"))?.to_str().ok_or("a path is not UTF-8")?;
+        let name = path
+            .strip_prefix(workspace.join("guest"))?
+            .to_str()
+            .ok_or("a path is not UTF-8")?;
         files.push((name.to_owned(), path.clone(), false));
     }
     let templates = workspace.join("templates");
@@ -57,7 +67,15 @@ fn build_agent(workspace: &Path) -> Result<PathBuf, Box<dyn Error>> {
         }
     }
     cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+crt-static");
-    cargo.args(["build", "--package", "atoll-guest-agent", "--profile", "agent", "--target", &target]);
+    cargo.args([
+        "build",
+        "--package",
+        "atoll-guest-agent",
+        "--profile",
+        "agent",
+        "--target",
+        &target,
+    ]);
     cargo.arg("--manifest-path").arg(workspace.join("Cargo.toml"));
     cargo.arg("--target-dir").arg(&target_dir).current_dir(workspace);
     let status = cargo.status()?;
@@ -104,15 +122,25 @@ fn recipe_table(templates: &Path) -> Result<String, Box<dyn Error>> {
     }
     names.sort();
     for folder in names {
-        let name = folder.file_name().and_then(|name| name.to_str()).ok_or("a path is not UTF-8")?;
+        let name = folder
+            .file_name()
+            .and_then(|name| name.to_str())
+            .ok_or("a path is not UTF-8")?;
         let text = |file: &str| -> Result<String, Box<dyn Error>> {
             let path = folder.join(file);
             let path = path.to_str().ok_or("a path is not UTF-8")?;
             Ok(format!("include_str!({path:?})"))
         };
-        let smoke = if folder.join("smoke.toml").is_file() { text("smoke.toml")? } else { "\"\"".to_owned() };
+        let smoke = if folder.join("smoke.toml").is_file() {
+            text("smoke.toml")?
+        } else {
+            "\"\"".to_owned()
+        };
         let template = text("template.toml")?;
-        writeln!(code, "    RecipeFolder {{ name: {name:?}, template: {template}, smoke: {smoke} }},")?;
+        writeln!(
+            code,
+            "    RecipeFolder {{ name: {name:?}, template: {template}, smoke: {smoke} }},"
+        )?;
     }
     code.push_str("];\n");
     Ok(code)

@@ -55,15 +55,11 @@ impl Lab {
 fn recorder() -> (Progress, Arc<Mutex<Vec<BuildEvent>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let copy = Arc::clone(&seen);
-    let progress = Progress::new(move |event| copy.lock().unwrap().push(event.clone()), CancellationToken::new());
+    let progress = Progress::new(
+        move |event| copy.lock().unwrap().push(event.clone()),
+        CancellationToken::new(),
+    );
     (progress, seen)
-}
-
-fn phases(events: &[BuildEvent]) -> BTreeSet<Phase> {
-    let phase = |event: &BuildEvent| match event {
-        BuildEvent::Phase { phase } | BuildEvent::Line { phase, .. } => *phase,
-    };
-    events.iter().map(phase).collect()
 }
 
 /// Restores a sandbox and gives what a command prints in it.
@@ -117,9 +113,15 @@ async fn base_is_built_baked_tested_and_restored() {
     let lab = Lab::new("templates");
     let engine = lab.engine().await;
     let templates = lab.templates();
-    let baked = templates.ensure("ubuntu-24.04", &engine, &Progress::silent()).await.unwrap();
+    let baked = templates
+        .ensure("ubuntu-24.04", &engine, &Progress::silent())
+        .await
+        .unwrap();
     assert_eq!(baked.name.as_str(), "base");
-    assert_eq!(shell_in_restored(&engine, &baked, "echo $LANG; cat /etc/hostname").await, "C.UTF-8\nsandbox\n");
+    assert_eq!(
+        shell_in_restored(&engine, &baked, "echo $LANG; cat /etc/hostname").await,
+        "C.UTF-8\nsandbox\n"
+    );
     // Nothing of the machine that built it is inside.
     let inside = |path: &str| std::fs::read_to_string(baked.rootfs.join(path)).unwrap();
     assert_eq!(inside("etc/resolv.conf"), "");
@@ -133,8 +135,14 @@ async fn base_is_built_baked_tested_and_restored() {
     assert!(seen.lock().unwrap().is_empty());
 
     // What nobody needs any more goes, what is pinned stays.
-    templates.collect(&BTreeSet::from([baked.digest.clone()])).await.unwrap();
-    assert_eq!(templates.baked(&baked.name, &baked.digest).unwrap().as_ref(), Some(&*baked));
+    templates
+        .collect(&BTreeSet::from([baked.digest.clone()]))
+        .await
+        .unwrap();
+    assert_eq!(
+        templates.baked(&baked.name, &baked.digest).unwrap().as_ref(),
+        Some(&*baked)
+    );
     assert!(engine.inventory().await.unwrap().is_empty());
 }
 
@@ -146,7 +154,14 @@ async fn a_cancelled_build_leaves_nothing() {
     let copy = cancel.clone();
     let progress = Progress::new(
         move |event| {
-            if matches!(event, BuildEvent::Line { phase: Phase::Packages, number: 20, .. }) {
+            if matches!(
+                event,
+                BuildEvent::Line {
+                    phase: Phase::Packages,
+                    number: 20,
+                    ..
+                }
+            ) {
                 copy.cancel();
             }
         },
@@ -154,7 +169,10 @@ async fn a_cancelled_build_leaves_nothing() {
     );
     let error = lab.templates().ensure("base", &engine, &progress).await.unwrap_err();
     assert!(matches!(error, TemplateError::Cancelled), "{error}");
-    let left: Vec<_> = std::fs::read_dir(lab.state.join("templates/base")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = std::fs::read_dir(lab.state.join("templates/base"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(left, ["build.log"]);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     assert!(!mounts.contains(lab.state.to_str().unwrap()));
