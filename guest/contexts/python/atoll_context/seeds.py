@@ -1,8 +1,9 @@
 """Fresh random numbers for every context.
 
 A snapshot freezes generators that were seeded before it, so without this every sandbox restored from it would draw the
-same numbers. `os.urandom`, `secrets` and `uuid4` ask the kernel and need no help. What a cell seeds itself
-(`random.seed(1)`, `default_rng(1)`) stays as the cell wants it: seeding happens before its first cell only.
+same numbers. `os.urandom`, `secrets` and `uuid4` ask the kernel and need no help. Seeding happens before a context's first
+cell, and again when its machine is restored from a snapshot. Between those, what a cell seeds itself stays as the cell wants
+it; a generator object that a cell made (`default_rng(1)`) is the cell's own and is never touched.
 """
 
 import hashlib

@@ -42,6 +42,18 @@ def test_what_a_cell_seeds_stays_seeded(context):
     assert context.run("random.seed(1); random.random()").bundles == first
 
 
+def test_a_thaw_makes_a_living_context_a_new_one(context):
+    context.run("import random, os, numpy as np; random.seed(1); np.random.seed(1)")
+    would_be = context.run("s = random.getstate(), np.random.get_state(); random.random(), np.random.rand()").bundles
+    context.run("random.setstate(s[0]); np.random.set_state(s[1])")
+    context.peer.send({"op": "thaw", "entropy": "ab" * 32, "env": {"FROM_THAW": "x"}})
+    drawn = context.run("random.random(), np.random.rand()").bundles
+    assert drawn != would_be
+    assert context.run("os.environ['FROM_THAW']").bundles == [{"text/plain": "'x'"}]
+    context.peer.send({"op": "thaw", "entropy": 5, "env": 5})
+    assert context.run("random.random(), np.random.rand()").bundles != drawn
+
+
 def test_a_thaw_changes_the_environment_of_later_contexts(cold_zygote):
     thaw = {"op": "thaw", "entropy": "00" * 32, "env": {"FROM_THAW": "x", "LATER": "thaw"}}
     assert cold_zygote.call(thaw) == {"event": "thawed"}
