@@ -172,9 +172,9 @@ fn status_of(code: ErrorCode) -> StatusCode {
         | ErrorCode::IsolationUnavailable => StatusCode::BAD_REQUEST,
         ErrorCode::Unauthorized => StatusCode::UNAUTHORIZED,
         ErrorCode::Forbidden => StatusCode::FORBIDDEN,
-        ErrorCode::NotFound => StatusCode::NOT_FOUND,
+        // A sandbox that is no more is not found, for who reads no codes; the code says that there was one.
+        ErrorCode::NotFound | ErrorCode::SandboxGone => StatusCode::NOT_FOUND,
         ErrorCode::Conflict | ErrorCode::NotRunning => StatusCode::CONFLICT,
-        ErrorCode::SandboxGone => StatusCode::GONE,
         ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,

@@ -31,7 +31,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for Json<T> {
     }
 }
 
-/// The same where the body may be left out; an empty one is the default.
+/// The same where the body may be left out; an empty one and `null` are the default.
 #[derive(Debug)]
 pub(crate) struct OptionalJson<T>(pub(crate) T);
 
@@ -43,7 +43,8 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJson<T> 
         if whole.body.is_empty() {
             return Ok(Self(T::default()));
         }
-        parse(&whole.body, whole.lenient).map(Self)
+        let given: Option<T> = parse(&whole.body, whole.lenient)?;
+        Ok(Self(given.unwrap_or_default()))
     }
 }
 

@@ -11,7 +11,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     app::{App, Authenticated},
     error::{ApiError, ApiResult, ErrorBody},
-    extract::{Id, OptionalJson},
+    extract::{Id, Json},
 };
 
 pub(crate) fn routes() -> OpenApiRouter<App> {
@@ -76,7 +76,7 @@ async fn patch(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
     Id(id): Id<SandboxId>,
-    OptionalJson(body): OptionalJson<LifecycleChange>,
+    Json(body): Json<LifecycleChange>,
 ) -> ApiResult<axum::Json<Lifecycle>> {
     let patch = LifecyclePatch {
         ttl_seconds: body.ttl_seconds,

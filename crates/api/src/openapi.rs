@@ -29,10 +29,10 @@ clients work at this base address unchanged.
 | status | codes |
 |---|---|
 | 400 | `invalid_request`, `unknown_field`, `template_unknown`, `isolation_unavailable` |
-| 401, 403, 404 | `unauthorized`, `forbidden`, `not_found` (another workspace's ids, too) |
+| 401, 403 | `unauthorized`, `forbidden` |
+| 404 | `not_found` (another workspace's ids, too), `sandbox_gone`: it ended before or during the call |
 | 405, 408, 414, 426, 431 | `invalid_request`, `too_large` |
 | 409 | `conflict`, `not_running` |
-| 410 | `sandbox_gone`: it ended during the call |
 | 413 | `too_large` |
 | 429 | `too_many`, with `Retry-After` |
 | 500, 502 | `internal`, `agent_lost` |
@@ -95,9 +95,18 @@ fn body_schema(operation: &Operation) -> Option<String> {
     let body = written_out(operation.request_body.as_ref()?)?;
     let content = written_out(body.content.get("application/json")?)?;
     match content.schema.as_ref()? {
-        RefOr::Ref(reference) => reference.ref_location.rsplit('/').next().map(str::to_owned),
+        RefOr::Ref(reference) => name_of(reference),
+        // A body that may be left out is one of its schema and null.
+        RefOr::T(Schema::OneOf(either)) => either.items.iter().find_map(|item| match item {
+            RefOr::Ref(reference) => name_of(reference),
+            RefOr::T(_) => None,
+        }),
         RefOr::T(_) => None,
     }
+}
+
+fn name_of(reference: &Ref) -> Option<String> {
+    reference.ref_location.rsplit('/').next().map(str::to_owned)
 }
 
 fn written_out<T>(part: &RefOr<T>) -> Option<&T> {

@@ -35,7 +35,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
 /// The clients of the contract say `true` and `false`, or `1` and `0` (pandastack-v1 §2.8).
 pub(crate) fn flag(field: &str, value: Option<&str>) -> ApiResult<bool> {
     match value {
-        None | Some("" | "0" | "false") => Ok(false),
+        None | Some("0" | "false") => Ok(false),
         Some("1" | "true") => Ok(true),
         Some(other) => Err(ApiError::field(
             field,
@@ -74,7 +74,7 @@ async fn logs(
     Query(query): Query<LogQuery>,
 ) -> ApiResult<Response> {
     let wanted = match query.stream.as_deref() {
-        None | Some("" | "both") => LogStream::Both,
+        None | Some("both") => LogStream::Both,
         Some("stdout") => LogStream::Stdout,
         Some("stderr") => LogStream::Stderr,
         Some(_) => return Err(ApiError::field("stream", "stream must be stdout, stderr or both")),

@@ -68,7 +68,7 @@ impl Session {
 
 /// Makes a context: an interpreter that keeps its state from cell to cell.
 #[utoipa::path(
-    post, path = "/sandboxes/{id}/repl/sessions", tag = "code", operation_id = "session_create", request_body = SessionBody,
+    post, path = "/sandboxes/{id}/repl/sessions", tag = "code", operation_id = "session_create", request_body = Option<SessionBody>,
     responses(
         (status = 201, description = "It is ready.", body = Session),
         (status = 429, description = "The sandbox holds as many contexts as it may.", body = ErrorBody),
