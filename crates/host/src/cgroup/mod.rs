@@ -129,9 +129,15 @@ impl Cgroup {
         }
     }
 
-    /// The files into which a process writes `0` to move itself into this group.
+    /// The files into which a process of one thread writes `0` to move itself into this group.
     pub(crate) fn entrances(&self) -> io::Result<Vec<File>> {
-        let open = |folder: &PathBuf| OpenOptions::new().write(true).open(folder.join("cgroup.procs"));
+        let name = match self.layout {
+            // One thread moving itself takes no lock over the whole host; `cgroup.procs` does, and waits some 10 ms for it.
+            Layout::V1(_) => "tasks",
+            // Here threads cannot be moved alone, but it is one write and not four.
+            Layout::V2(_) => "cgroup.procs",
+        };
+        let open = |folder: &PathBuf| OpenOptions::new().write(true).open(folder.join(name));
         self.layout.folders().map(open).collect()
     }
 
