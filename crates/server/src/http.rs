@@ -1,6 +1,6 @@
 //! The listening socket and the connections on it.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
 
 use axum::body::Body;
 use hyper::{Request, body::Incoming, service::service_fn};
@@ -8,14 +8,10 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::{conn::auto, graceful::GracefulShutdown},
 };
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    time::sleep,
-};
+use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::gate::Gate;
+use crate::{gate::Gate, seat::Seats};
 
 /// How long a connection may take to send the head of a request, idle time between two requests included.
 const HEAD: Duration = Duration::from_secs(75);
@@ -24,7 +20,7 @@ const READ_BUFFER: usize = 256 * 1024;
 /// Headers of one request.
 const MAX_HEADERS: usize = 100;
 /// Connections at once; more wait in the kernel's queue.
-const MAX_CONNECTIONS: usize = 4096;
+const MAX_CONNECTIONS: u32 = 4096;
 /// How long to wait when the machine has no descriptor or memory left for another connection.
 const BREATHER: Duration = Duration::from_millis(50);
 
@@ -47,31 +43,30 @@ impl HttpServer {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`, then gives open requests so much time to finish.
+    /// Serves until `stop`, then gives open requests and WebSockets so much time to finish.
     pub(crate) async fn run(self, gate: Gate, stop: CancellationToken, grace: Duration) {
         let builder = connections();
+        let seats = Seats::new(MAX_CONNECTIONS);
         let open = GracefulShutdown::new();
-        let seats = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         loop {
             let accepted = tokio::select! {
-                accepted = accept(&self.listener, &seats) => accepted,
+                accepted = seats.accept(&self.listener) => accepted,
                 () = stop.cancelled() => break,
             };
             match accepted {
-                Ok((stream, seat)) => {
+                Ok(seated) => {
                     let gate = gate.clone();
                     let service = service_fn(move |request: Request<Incoming>| {
                         let gate = gate.clone();
                         async move { Ok::<_, Infallible>(gate.answer(request.map(Body::new)).await) }
                     });
-                    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                    let connection = builder.serve_connection_with_upgrades(TokioIo::new(seated), service);
                     let connection = open.watch(connection.into_owned());
                     // Watched by `open`, and bounded by `seats`.
                     tokio::spawn(async move {
                         if let Err(error) = connection.await {
-                            tracing::debug!(%error, "a connection broke");
+                            tracing::debug!(error, "a connection broke");
                         }
-                        drop(seat);
                     });
                 }
                 Err(error) => {
@@ -81,27 +76,25 @@ impl HttpServer {
             }
         }
         drop(self.listener);
-        if open.count() > 0 {
+        if seats.taken() > 0 {
             tracing::info!(
-                connections = open.count(),
+                connections = seats.taken(),
                 grace_seconds = grace.as_secs(),
                 "finishing open requests"
             );
         }
-        if tokio::time::timeout(grace, open.shutdown()).await.is_err() {
-            tracing::warn!("requests were still open at the end of the grace period; they are cut off");
+        let drained = async {
+            open.shutdown().await;
+            // What became a WebSocket is not among the requests.
+            seats.all_free().await;
+        };
+        if tokio::time::timeout(grace, drained).await.is_err() {
+            tracing::warn!(
+                connections = seats.taken(),
+                "still open at the end of the grace period; they are cut off"
+            );
         }
     }
-}
-
-async fn accept(
-    listener: &TcpListener,
-    seats: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let seat = Arc::clone(seats).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    Ok((stream, seat))
 }
 
 /// HTTP/1.1 connections, bounded; upgrades are for WebSockets.

@@ -11,6 +11,7 @@ mod gate;
 mod http;
 pub mod logging;
 pub mod run;
+mod seat;
 pub mod secret;
 pub mod settings;
 pub mod signals;
