@@ -5,7 +5,7 @@ LISTEN ?= 127.0.0.1:8080
 ATOLL  := target/release/atoll
 PYTHON_OF = $(shell scripts/venv target/venvs/$(1) $(2))
 
-.PHONY: help demo test test-all unit bench bench-short serve build lint setup clean
+.PHONY: help demo test test-all unit guest-tests bench bench-short serve build lint setup clean
 
 help:
 	@echo "make demo       a Semantic Kernel agent answers a question about a CSV in a sandbox"
@@ -34,10 +34,14 @@ serve: build
 unit: build
 	cargo test --release --locked --workspace
 
-test: unit
+# The drivers of contexts, on this machine's own Python.
+guest-tests:
+	$(call PYTHON_OF,guest,guest/contexts/python/tests/requirements.txt) -B -m pytest -q -p no:cacheprovider guest/contexts/python
+
+test: unit guest-tests
 	scripts/flows --recipes
 
-test-all: unit
+test-all: unit guest-tests
 	scripts/flows --all --recipes
 
 bench: build

@@ -1,5 +1,6 @@
 """A context: what a fork of the zygote becomes."""
 
+import asyncio
 import os
 import select
 import signal
@@ -51,15 +52,19 @@ def serve(channel, runner):
 def await_message(channel):
     """Blocks until there is something to receive. Tasks that cells left in the event loop go on meanwhile."""
     loop = shell.existing_loop()
-    if loop is None or not shell.asyncio.all_tasks(loop):
+    if loop is None:
         return
-    while not select.select([channel], [], [], 0)[0] and shell.asyncio.all_tasks(loop):
-        arrived = loop.create_future()
-        loop.add_reader(channel, lambda: arrived.done() or arrived.set_result(None))
-        try:
-            loop.run_until_complete(arrived)
-        finally:
-            loop.remove_reader(channel)
+    while asyncio.all_tasks(loop) and not select.select([channel], [], [], 0)[0]:
+        loop.run_until_complete(_readable(loop, channel))
+
+
+async def _readable(loop, channel):
+    arrived = loop.create_future()
+    loop.add_reader(channel, lambda: arrived.done() or arrived.set_result(None))
+    try:
+        await arrived
+    finally:
+        loop.remove_reader(channel)
 
 
 def _thaw(message):

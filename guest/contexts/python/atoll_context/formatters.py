@@ -57,7 +57,10 @@ class Formatter(DisplayFormatter):
     def _mimebundle(self, obj, include, exclude, notes):
         made = _call(self.mimebundle_formatter, obj, notes, include=include, exclude=exclude)
         bundle, metadata = made if isinstance(made, tuple) else (made, {})
-        allowed = lambda mime: not (include and mime not in include) and not (exclude and mime in exclude)
+
+        def allowed(mime):
+            return not (include and mime not in include) and not (exclude and mime in exclude)
+
         bundle = {mime: value for mime, value in (bundle or {}).items() if allowed(mime)}
         return bundle, {mime: value for mime, value in (metadata or {}).items() if allowed(mime)}
 

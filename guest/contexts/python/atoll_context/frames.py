@@ -13,7 +13,9 @@ def configure(pandas):
 def pretty(frame, printer, cycle):
     """pandas' own text, and a line that says how much of a large frame it shows."""
     printer.text(repr(frame))
-    note = cut_note(frame.shape, _option("display.max_rows"), _option("display.min_rows"), _option("display.max_columns"))
+    note = cut_note(
+        frame.shape, _option("display.max_rows"), _option("display.min_rows"), _option("display.max_columns")
+    )
     if note:
         printer.text("\n" + note)
 

@@ -24,14 +24,18 @@ def test_a_syntax_error_shows_its_line(context):
     assert error["traceback"].startswith('  File "<cell 1>", line 2\n')
 
 
-@pytest.mark.parametrize("code", ["def f(:", "return 1", "if 1:\nx", "x = '\0'", "%%nosuch\n1", "%nosuch", "?", "'\\ud800' +"])
+@pytest.mark.parametrize(
+    "code", ["def f(:", "return 1", "if 1:\nx", "x = '\0'", "%%nosuch\n1", "%nosuch", "?", "'\\ud800' +"]
+)
 def test_code_that_cannot_run_is_an_error_and_not_a_crash(context, code):
     context.run(code)
     assert context.run("1").bundles == [{"text/plain": "1"}]
 
 
 def test_causes_and_groups_are_told(context):
-    traceback = context.run("try:\n  1/0\nexcept Exception as e:\n  raise KeyError('k') from e").done["error"]["traceback"]
+    traceback = context.run("try:\n  1/0\nexcept Exception as e:\n  raise KeyError('k') from e").done["error"][
+        "traceback"
+    ]
     assert "ZeroDivisionError" in traceback and "direct cause" in traceback
     traceback = context.run("raise ExceptionGroup('g', [ValueError('a'), TypeError('b')])").done["error"]["traceback"]
     assert "ValueError: a" in traceback and "TypeError: b" in traceback
@@ -117,7 +121,9 @@ def test_a_task_goes_on_between_cells(context, tmp_path):
     assert context.run("await task; import os; os.path.exists('mark')").bundles == [{"text/plain": "True"}]
 
 
-@pytest.mark.parametrize("code", ["input()", "input('name? ')", "import getpass; getpass.getpass()", "breakpoint()", "%debug"])
+@pytest.mark.parametrize(
+    "code", ["input()", "input('name? ')", "import getpass; getpass.getpass()", "breakpoint()", "%debug"]
+)
 def test_a_question_fails_at_once(context, code):
     cell = context.run(code)
     assert cell.done["status"] == "error" and "not available here: nobody can answer" in cell.done["error"]["value"]
@@ -141,7 +147,9 @@ def test_output_of_children_is_in_order(context):
 
 
 def test_bytes_arrive_as_they_were_written(context):
-    code = "import sys, time\nfor b in '€'.encode(): sys.stdout.buffer.write(bytes([b])); sys.stdout.flush()\nprint('\\0')"
+    code = (
+        "import sys, time\nfor b in '€'.encode(): sys.stdout.buffer.write(bytes([b])); sys.stdout.flush()\nprint('\\0')"
+    )
     assert context.run(code).out == "€\0\n".encode()
     assert context.run("import os; os.write(1, b'\\xff\\xfe')").out == b"\xff\xfe"
 
@@ -190,7 +198,9 @@ def test_the_time_zone_of_a_run_counts(context):
 
 
 def test_a_forked_child_is_no_second_context(context):
-    cell = context.run("import os\npid = os.fork()\nif pid == 0: print('child')\nelse: os.waitpid(pid, 0); print('parent')")
+    cell = context.run(
+        "import os\npid = os.fork()\nif pid == 0: print('child')\nelse: os.waitpid(pid, 0); print('parent')"
+    )
     assert cell.stdout == "child\nparent\n"
     assert cell.done["status"] == "ok"
 

@@ -40,9 +40,7 @@ def test_a_data_frame_comes_as_text_and_html(context):
 
 
 def test_a_large_data_frame_says_its_shape_and_what_is_cut(context):
-    (bundle,) = context.run(
-        "import pandas as pd; pd.DataFrame({f'c{i}': range(1000) for i in range(80)})"
-    ).bundles
+    (bundle,) = context.run("import pandas as pd; pd.DataFrame({f'c{i}': range(1000) for i in range(80)})").bundles
     assert "[1000 rows x 80 columns]" in bundle["text/plain"]
     assert "(cut: 10 of 1000 rows and 20 of 80 columns are shown" in bundle["text/plain"]
     assert "1000 rows × 80 columns" in bundle["text/html"]
@@ -181,9 +179,7 @@ def test_a_thousand_updates_are_one_result_and_few_messages(context):
 
 
 def test_a_representation_that_raises_is_left_out_with_a_note(context):
-    cell = context.run(
-        "class X:\n  def _repr_html_(s): raise RuntimeError('r')\n  def __repr__(s): return 'X!'\nX()"
-    )
+    cell = context.run("class X:\n  def _repr_html_(s): raise RuntimeError('r')\n  def __repr__(s): return 'X!'\nX()")
     assert cell.bundles == [{"text/plain": "X!\n(text/html left out: RuntimeError: r)"}]
     assert cell.done["status"] == "ok"
 
