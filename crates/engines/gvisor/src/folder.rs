@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone)]
 pub(crate) struct MachineFolder {
     path: PathBuf,
+    runsc_root: PathBuf,
 }
 
 /// What a later process of this server must know to take the machine over. It is written when the machine runs, and not before.
@@ -23,8 +24,12 @@ pub(crate) struct Record {
 }
 
 impl MachineFolder {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path }
+    /// `short` is the same folder under a path that leaves room for the name of a socket.
+    pub(crate) fn new(path: PathBuf, short: &Path) -> Self {
+        Self {
+            path,
+            runsc_root: short.join("r"),
+        }
     }
 
     /// The folder: also the OCI bundle, and where the FIFOs are.
@@ -46,9 +51,9 @@ impl MachineFolder {
         self.path.join("runsc.log")
     }
 
-    /// The state of `runsc`; a short name, see [`crate::LONGEST_STATE_DIR`].
-    pub(crate) fn runsc_root(&self) -> PathBuf {
-        self.path.join("r")
+    /// The state of `runsc`; a short path, see [`crate::short_path`].
+    pub(crate) fn runsc_root(&self) -> &Path {
+        &self.runsc_root
     }
 
     pub(crate) fn disk_image(&self) -> PathBuf {

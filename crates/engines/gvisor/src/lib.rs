@@ -15,6 +15,7 @@ mod disks;
 mod folder;
 mod probe;
 mod runsc;
+mod short_path;
 mod start;
 mod sweep;
 mod turns;
@@ -38,13 +39,11 @@ use crate::{
 const NAME: &str = "gvisor";
 /// How long `runsc checkpoint` may take: it writes all of the guest's memory to the disk.
 const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(300);
-/// The longest state folder, in bytes. `runsc` puts a socket below it, whose path the kernel limits to 107 bytes.
-const LONGEST_STATE_DIR: usize = 46;
 
 /// What the engine needs to know.
 #[derive(Debug, Clone)]
 pub struct GvisorConfig {
-    /// Holds `machines/` and `disks/`; made when missing, at most 46 bytes long. One server owns it.
+    /// Holds `machines/` and `disks/`; made when missing. One server owns it.
     pub state_dir: PathBuf,
     /// The `runsc` program; the first one on PATH when absent.
     pub runsc: Option<PathBuf>,
@@ -62,6 +61,8 @@ pub struct Gvisor {
 struct Shared {
     runsc: Runsc,
     machines: PathBuf,
+    /// The same folder under a path that leaves room for the name of a socket.
+    runsc_roots: PathBuf,
     cgroups: Cgroups,
     disks: Disks,
     turns: Turns,
@@ -76,18 +77,12 @@ impl Gvisor {
     /// [`EngineError::Host`] when the state folder cannot be made.
     pub async fn new(config: GvisorConfig) -> Result<Self, EngineError> {
         let runsc = Runsc::find(config.runsc).await?;
-        let machines = config.state_dir.join("machines");
-        std::fs::create_dir_all(&machines).map_err(host("making the machines folder"))?;
+        std::fs::create_dir_all(config.state_dir.join("machines")).map_err(host("making the machines folder"))?;
         let state = config
             .state_dir
             .canonicalize()
             .map_err(host("resolving the state folder"))?;
-        if state.as_os_str().len() > LONGEST_STATE_DIR {
-            let length = state.as_os_str().len();
-            return Err(unusable(format!(
-                "the state folder's path has {length} bytes and may have {LONGEST_STATE_DIR} at most (a socket lives below it); choose a shorter one"
-            )));
-        }
+        let machines = state.join("machines");
         let cgroups = Cgroups::open("atoll", &state).map_err(|error| unusable(format!("control groups: {error}")))?;
         let disks = Disks::open(state.join("disks"), runsc.bounds_overlay())?;
         let host_cpus = CpuSet::available().map_err(host("counting processors"))?;
@@ -104,7 +99,8 @@ impl Gvisor {
         };
         let shared = Shared {
             runsc,
-            machines: state.join("machines"),
+            runsc_roots: short_path::of(&machines).map_err(host("naming the machines folder shortly"))?,
+            machines,
             cgroups,
             disks,
             turns: Turns::default(),
@@ -119,7 +115,7 @@ impl Gvisor {
 
 impl Shared {
     fn folder(&self, id: &MachineId) -> MachineFolder {
-        MachineFolder::new(self.machines.join(id.as_str()))
+        MachineFolder::new(self.machines.join(id.as_str()), &self.runsc_roots.join(id.as_str()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use atoll_engine::conformance::Lab;
+use atoll_engine::{Engine, conformance::Lab};
 use atoll_engine_gvisor::{Gvisor, GvisorConfig};
 
 struct GvisorLab;
@@ -23,3 +23,14 @@ impl Lab for GvisorLab {
 }
 
 atoll_engine::conformance_tests!(GvisorLab);
+
+/// A socket lives below the state folder, and the kernel limits its path to 107 bytes.
+#[tokio::test]
+async fn a_state_folder_deep_below_is_as_good_as_any() {
+    let base = tempfile::tempdir().expect("a temporary folder");
+    let deep = base
+        .path()
+        .join("a-folder-with-a-long-name/and-another-one-below-it/state");
+    let engine = GvisorLab::engine(&deep).await;
+    engine.probe().await.expect("a machine answers");
+}
