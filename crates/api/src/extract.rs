@@ -43,8 +43,10 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJson<T> 
         if whole.body.is_empty() {
             return Ok(Self(T::default()));
         }
-        let given: Option<T> = parse(&whole.body, whole.lenient)?;
-        Ok(Self(given.unwrap_or_default()))
+        if whole.body.trim_ascii() == b"null" {
+            return Ok(Self(T::default()));
+        }
+        parse(&whole.body, whole.lenient).map(Self)
     }
 }
 
@@ -70,8 +72,12 @@ fn is_known_client(headers: &HeaderMap) -> bool {
     agent.is_some_and(|agent| agent == "node" || agent.starts_with("undici") || agent.starts_with("pandastack"))
 }
 
-/// Parses JSON; a refusal names the field at fault.
+/// Parses a JSON object; a refusal names the field at fault.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8], lenient: bool) -> ApiResult<T> {
+    // Deriving would take an array for the fields of an object in their order.
+    if bytes.trim_ascii_start().first() != Some(&b'{') {
+        return Err(ApiError::new(ErrorCode::InvalidRequest, "a JSON object is wanted here"));
+    }
     let mut source = serde_json::Deserializer::from_slice(bytes);
     let mut track = serde_path_to_error::Track::new();
     let mut unknown = None;

@@ -13,6 +13,7 @@ use axum::{
 use futures_util::{Stream, StreamExt};
 use http::{HeaderMap, HeaderValue, header};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::ascii::to_ascii_json;
 
@@ -21,6 +22,17 @@ const PING_EVERY: Duration = Duration::from_secs(15);
 
 /// The other form: one JSON value a line.
 const NDJSON: &str = "application/x-ndjson";
+
+/// One event, as the document describes it.
+#[derive(Debug, ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct StreamEvent {
+    /// Its name.
+    event: Option<String>,
+    /// Its data: JSON as text in server-sent events, a JSON value in lines of JSON.
+    #[schema(value_type = Value)]
+    data: String,
+}
 
 /// One frame.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use crate::{
     app::{App, Authenticated},
     error::{ApiError, ApiResult},
     extract::{Id, Query},
-    sse::{self, Frame},
+    sse::{self, Frame, StreamEvent},
 };
 
 /// Events in one answer when the caller names no number (pandastack-v1 §2.8).
@@ -64,7 +64,7 @@ struct LogQuery {
     get, path = "/sandboxes/{id}/logs", tag = "watching", operation_id = "sandbox_logs", params(LogQuery),
     responses((status = 200, description = "The output.", content(
         (String = "text/plain"),
-        (String = "text/event-stream"),
+        (StreamEvent = "text/event-stream"),
     )))
 )]
 async fn logs(
@@ -183,7 +183,7 @@ struct EventQuery {
     get, path = "/sandboxes/{id}/events", tag = "watching", operation_id = "sandbox_events", params(EventQuery),
     responses((status = 200, description = "The events.", content(
         (SandboxEvents = "application/json"),
-        (String = "text/event-stream"),
+        (StreamEvent = "text/event-stream"),
     )))
 )]
 async fn events(

@@ -120,8 +120,10 @@ impl GuestLink {
         let upload = Upload::new(upload);
         let mut cancel = CancelOnDrop::new(&upload);
         let sent = upload.send(event::encode(Kind::Json, &body)).await;
-        sent.and_then(|()| upload.end()).map_err(|error| self.broken(error))?;
+        let sent = sent.and_then(|()| upload.end());
+        // A refusal may come before the body was taken, and says more than that the rest is not wanted.
         let response = self.answered(response).await.inspect_err(|_| cancel.disarm())?;
+        sent.map_err(|error| self.broken(error))?;
         Ok(CellSession {
             records: Records::new(self.clone(), response.into_body()),
             cancel,

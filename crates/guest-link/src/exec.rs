@@ -160,11 +160,13 @@ impl GuestLink {
         let (response, upload) = self.start(request(Method::POST, path, query)?, false).await?;
         let upload = Upload::new(upload);
         let mut cancel = CancelOnDrop::new(&upload);
-        if let Some(first) = first {
-            let sent = upload.send(event::encode(Kind::Json, &first)).await;
-            sent.map_err(|error| self.broken(error))?;
-        }
+        let sent = match first {
+            Some(first) => upload.send(event::encode(Kind::Json, &first)).await,
+            None => Ok(()),
+        };
+        // A refusal may come before the body was taken, and says more than that the rest is not wanted.
         let response = self.answered(response).await.inspect_err(|_| cancel.disarm())?;
+        sent.map_err(|error| self.broken(error))?;
         let mut records = Records::new(self.clone(), response.into_body());
         let started = records.next().await?;
         if started.kind != Kind::Json {

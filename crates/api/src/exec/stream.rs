@@ -13,7 +13,7 @@ use crate::{
     app::{App, Authenticated},
     error::{ApiResult, ErrorBody},
     extract::{Id, Json},
-    sse::{self, Frame},
+    sse::{self, Frame, StreamEvent},
 };
 
 /// What `stdout` and `stderr` carry. No character is cut between two chunks.
@@ -30,8 +30,8 @@ pub(crate) struct ChunkData {
 #[utoipa::path(
     post, path = "/sandboxes/{id}/exec/stream", tag = "commands", operation_id = "exec_stream", request_body = ExecBody,
     responses((status = 200, description = "The events.", content(
-        (String = "text/event-stream"),
-        (String = "application/x-ndjson"),
+        (StreamEvent = "text/event-stream"),
+        (StreamEvent = "application/x-ndjson"),
     )))
 )]
 pub(crate) async fn stream(
@@ -68,8 +68,8 @@ pub(crate) async fn stream(
     get, path = "/sandboxes/{id}/exec/{exec_id}/stream", tag = "commands", operation_id = "exec_attach",
     responses(
         (status = 200, description = "The events, as for a new command.", content(
-            (String = "text/event-stream"),
-            (String = "application/x-ndjson"),
+            (StreamEvent = "text/event-stream"),
+            (StreamEvent = "application/x-ndjson"),
         )),
         (status = 404, description = "No such sandbox or command.", body = ErrorBody),
     )

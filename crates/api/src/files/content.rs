@@ -21,6 +21,12 @@ use crate::{
     extract::{Id, Query},
 };
 
+/// A file's bytes, as they are.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[allow(dead_code)]
+pub(crate) struct FileBytes(String);
+
 /// Which bytes to read.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -38,7 +44,7 @@ pub(crate) struct ReadQuery {
 #[utoipa::path(
     get, path = "/sandboxes/{id}/fs", tag = "files", operation_id = "file_read", params(ReadQuery),
     responses(
-        (status = 200, description = "Its bytes.", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 200, description = "Its bytes.", body = FileBytes, content_type = "application/octet-stream"),
     )
 )]
 pub(crate) async fn read(
@@ -92,7 +98,7 @@ pub(crate) struct Written {
 /// Writes a file, streamed. It appears complete under its name, or not at all.
 #[utoipa::path(
     put, path = "/sandboxes/{id}/fs", tag = "files", operation_id = "file_write", params(WriteQuery),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = Option<FileBytes>, content_type = "application/octet-stream"),
     responses(
         (status = 200, description = "It is complete.", body = Written),
         (status = 507, description = "The sandbox's disk is full.", body = ErrorBody),

@@ -26,7 +26,7 @@ use crate::{
     output::{NO_EXIT, OutcomeFields, OutputFields, TIMEOUT_EXIT, ending_in_words},
     seconds,
     slow::{self, SlowAnswer},
-    sse::{self, Frame},
+    sse::{self, Frame, StreamEvent},
 };
 
 /// A cell to run.
@@ -274,8 +274,8 @@ impl From<CellEnd> for CellExitData {
     post, path = "/sandboxes/{id}/repl/sessions/{sid}/run/stream", tag = "code", operation_id = "cell_stream",
     request_body = RunBody,
     responses((status = 200, description = "The events.", content(
-        (String = "text/event-stream"),
-        (String = "application/x-ndjson"),
+        (StreamEvent = "text/event-stream"),
+        (StreamEvent = "application/x-ndjson"),
     )))
 )]
 pub(crate) async fn stream(

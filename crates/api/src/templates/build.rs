@@ -17,7 +17,7 @@ use crate::{
     body,
     error::{ApiError, ApiResult, ErrorBody},
     extract::{Id, Query},
-    sse::{self, Frame},
+    sse::{self, Frame, StreamEvent},
 };
 
 /// A build of a template.
@@ -206,7 +206,7 @@ pub(crate) struct BuildLogQuery {
 #[utoipa::path(
     get, path = "/templates/builds/{build_id}/logs", tag = "templates", operation_id = "build_logs",
     params(BuildLogQuery),
-    responses((status = 200, description = "The lines.", body = String, content_type = "text/event-stream"))
+    responses((status = 200, description = "The lines.", body = StreamEvent, content_type = "text/event-stream"))
 )]
 pub(crate) async fn logs(
     State(app): State<App>,
