@@ -28,6 +28,7 @@ use crate::{
     Control, LifecyclePatch, LifecycleView,
     admission::Admitted,
     boot::{self, Plan},
+    lease,
     live::{Live, Status},
     metrics::bump,
     refusal,
@@ -37,8 +38,6 @@ use crate::{
 pub(crate) const MAILBOX: usize = 32;
 /// How long after its link broke a machine may take to be seen as ended.
 const EXIT_SEEN: Duration = Duration::from_secs(1);
-/// How often an agent that is in use is asked whether it is there.
-const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The first and the longest pause between tries to remove a machine.
 const SWEEP_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
 
@@ -148,7 +147,7 @@ impl Actor {
                 Some(message) = self.mailbox.recv() => match message {
                     Message::Stop(reason) => return Err(End::Stop(reason)),
                     Message::Lease { patch, answer } => {
-                        let changed = change_lease(&self.control, &self.live, &self.status, patch).await;
+                        let changed = lease::change(&self.control, &self.live, &self.status, patch).await;
                         // The caller may have gone; the lease is changed all the same.
                         let _ = answer.send(changed);
                     }
@@ -337,49 +336,4 @@ fn refuse_lease(answer: oneshot::Sender<Result<LifecycleView, Refusal>>) {
     );
     // The caller may have gone.
     let _ = answer.send(Err(refusal));
-}
-
-async fn change_lease(
-    control: &Control,
-    live: &Live,
-    status: &watch::Sender<Status>,
-    patch: LifecyclePatch,
-) -> Result<LifecycleView, Refusal> {
-    let mut spec = status.borrow().row.spec.clone();
-    spec.ttl_seconds = patch.ttl_seconds.unwrap_or(spec.ttl_seconds);
-    spec.persistent = patch.persistent.unwrap_or(spec.persistent);
-    let written = control.inner.store.sandbox_spec_update(live.id, &spec).await;
-    written.map_err(|error| refusal::of_store(&error))?;
-    // Only this task lets the clock expire, and it is here: the new limit holds.
-    live.idle.set_limit(spec.ttl_seconds, spec.persistent);
-    let view = LifecycleView {
-        ttl_seconds: spec.ttl_seconds,
-        persistent: spec.persistent,
-        idle_seconds: live.idle.idle_for().as_secs(),
-    };
-    status.send_modify(|status| status.row.spec = spec);
-    Ok(view)
-}
-
-impl Control {
-    /// Resolves when the link is dead, or the agent silent for too long while calls are open. An idle agent is not asked.
-    async fn agent_trouble(&self, link: &GuestLink, live: &Live) -> String {
-        let silent_after = self.inner.config.agent_timeout * 3;
-        let heartbeat = async {
-            let mut beat = tokio::time::interval(HEARTBEAT);
-            beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-            loop {
-                beat.tick().await;
-                if live.idle.in_use()
-                    && let Err(error) = link.ping(silent_after).await
-                {
-                    break error.to_string();
-                }
-            }
-        };
-        tokio::select! {
-            why = link.lost() => why,
-            why = heartbeat => why,
-        }
-    }
 }

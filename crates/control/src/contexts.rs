@@ -7,11 +7,11 @@ use atoll_protocol::types::{CellEnd, CellRun, ContextCreate, ContextInfo};
 
 use crate::{
     Caller, CellReport, CellRequest, CellResult, CellSession, ContextRequest, Control,
+    cell_session::CellEvent,
     check::{check_env, check_language, check_no_nul, check_timeout},
     guest::Counts,
     refusal,
     request::MAX_RESULT_BYTES,
-    session::CellEvent,
     text::TextCapture,
 };
 

@@ -16,7 +16,7 @@ use crate::{
     builds::Builds,
     config::ControlConfig,
     jobs::Retention,
-    keys::KeyCache,
+    key_cache::KeyCache,
     live::LiveMap,
     metrics::Metrics,
     refusal,

@@ -10,9 +10,9 @@ use bytes::Bytes;
 use crate::{
     Caller, Control, ExecCollect, ExecRequest, ExecResult, ExecSession,
     check::{self, check_env, check_no_nul, check_timeout},
+    exec_session::{ExecEvent, ExecInput, ExecOutput},
     guest::Counts,
     refusal,
-    session::{ExecEvent, ExecInput, ExecOutput},
     text::TextCapture,
 };
 

@@ -4,11 +4,7 @@
 //! clients of that dialect check the prefix. Only the SHA-256 of the digits is kept: a key has 160 bits of entropy, so
 //! nothing slower is needed.
 
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::fmt;
 
 use atoll_model::{ErrorCode, KeyId, Refusal, Scope, WorkspaceId};
 use atoll_store::KeyRow;
@@ -24,8 +20,6 @@ const PREFIXES: [&str; 2] = [PREFIX, "e2b_"];
 const DIGITS: usize = 40;
 /// Digits that lists and logs show.
 const SHOWN_DIGITS: usize = 8;
-/// Keys that are remembered between calls.
-const REMEMBERED: usize = 4096;
 /// How exactly the last use is noted: a write to the store at most so often for each key.
 const USE_NOTED_EVERY: Duration = Duration::MINUTE;
 
@@ -63,45 +57,6 @@ fn digits(token: &str) -> Option<&str> {
 
 fn hash(digits: &str) -> [u8; 32] {
     Sha256::digest(digits.as_bytes()).into()
-}
-
-/// Keys that were seen lately, so that a call costs no read of the store.
-#[derive(Debug, Default)]
-pub(crate) struct KeyCache(Mutex<Remembered>);
-
-#[derive(Debug, Default)]
-struct Remembered {
-    keys: HashMap<[u8; 32], KeyRow>,
-    /// Counts revocations: a row that was read before one of them must not be remembered after it.
-    revocations: u64,
-}
-
-impl KeyCache {
-    fn lock(&self) -> MutexGuard<'_, Remembered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get(&self, hash: &[u8; 32]) -> (Option<KeyRow>, u64) {
-        let remembered = self.lock();
-        (remembered.keys.get(hash).cloned(), remembered.revocations)
-    }
-
-    fn put(&self, row: &KeyRow, seen_revocations: u64) {
-        let mut remembered = self.lock();
-        if remembered.revocations != seen_revocations {
-            return;
-        }
-        if remembered.keys.len() >= REMEMBERED {
-            remembered.keys.clear();
-        }
-        remembered.keys.insert(row.hash, row.clone());
-    }
-
-    fn forget(&self, hash: &[u8; 32]) {
-        let mut remembered = self.lock();
-        remembered.revocations += 1;
-        remembered.keys.remove(hash);
-    }
 }
 
 impl Control {
@@ -300,29 +255,5 @@ mod tests {
     fn a_key_does_not_print() {
         let text = KeyText::random().unwrap();
         assert!(!format!("{text:?}").contains(&text.expose()[4..12]));
-    }
-
-    #[test]
-    fn a_row_read_before_a_revocation_is_not_remembered_after_it() {
-        let cache = KeyCache::default();
-        let row = KeyRow {
-            id: KeyId::random(),
-            workspace: WorkspaceId::random(),
-            hash: [1; 32],
-            prefix: "atl_00000000".into(),
-            name: "n".into(),
-            scope: Scope::Full,
-            created_at: OffsetDateTime::UNIX_EPOCH,
-            expires_at: None,
-            revoked_at: None,
-            last_used_at: None,
-        };
-        let (_, seen) = cache.get(&row.hash);
-        cache.forget(&row.hash);
-        cache.put(&row, seen);
-        assert_eq!(cache.get(&row.hash).0, None);
-        let (_, seen) = cache.get(&row.hash);
-        cache.put(&row, seen);
-        assert!(cache.get(&row.hash).0.is_some());
     }
 }

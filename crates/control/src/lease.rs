@@ -1,10 +1,14 @@
 //! A sandbox's lease: how long it may be idle.
 
 use atoll_model::{Refusal, SandboxId, Scope};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::{
-    Caller, Control, LifecyclePatch, LifecycleView, actor::Message, check::check_ttl, guest::gone, live::actor_ended,
+    Caller, Control, LifecyclePatch, LifecycleView,
+    actor::Message,
+    check::check_ttl,
+    guest::gone,
+    live::{Live, Status, actor_ended},
     refusal,
 };
 
@@ -64,4 +68,27 @@ impl Control {
             reason = gone(&mut status) => Err(refusal::gone(reason)),
         }
     }
+}
+
+/// Changes the lease in the store, then for the clock and everybody. Only the actor calls this.
+pub(crate) async fn change(
+    control: &Control,
+    live: &Live,
+    status: &watch::Sender<Status>,
+    patch: LifecyclePatch,
+) -> Result<LifecycleView, Refusal> {
+    let mut spec = status.borrow().row.spec.clone();
+    spec.ttl_seconds = patch.ttl_seconds.unwrap_or(spec.ttl_seconds);
+    spec.persistent = patch.persistent.unwrap_or(spec.persistent);
+    let written = control.inner.store.sandbox_spec_update(live.id, &spec).await;
+    written.map_err(|error| refusal::of_store(&error))?;
+    // Only this task lets the clock expire, and it is here: the new limit holds.
+    live.idle.set_limit(spec.ttl_seconds, spec.persistent);
+    let view = LifecycleView {
+        ttl_seconds: spec.ttl_seconds,
+        persistent: spec.persistent,
+        idle_seconds: live.idle.idle_for().as_secs(),
+    };
+    status.send_modify(|status| status.row.spec = spec);
+    Ok(view)
 }

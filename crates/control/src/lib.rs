@@ -12,6 +12,7 @@ mod boot;
 mod builds;
 mod caller;
 mod catalog;
+mod cell_session;
 mod check;
 mod config;
 mod contexts;
@@ -20,10 +21,14 @@ mod create;
 mod delete;
 mod events;
 mod exec;
+mod exec_session;
+mod file_body;
 mod files;
 mod guest;
+mod heartbeat;
 mod idle;
 mod jobs;
+mod key_cache;
 mod keys;
 mod lease;
 mod list;
@@ -34,7 +39,7 @@ mod observe;
 mod recover;
 mod refusal;
 mod request;
-mod session;
+mod tap;
 mod text;
 mod view;
 mod views;
@@ -42,9 +47,12 @@ mod views;
 pub use atoll_store::BuildStatus;
 pub use builds::BuildLog;
 pub use caller::Caller;
+pub use cell_session::{CellEvent, CellSession, CellText};
 pub use config::ControlConfig;
 pub use control::{Control, ControlTasks, Started};
 pub use events::EventFollow;
+pub use exec_session::{ExecEvent, ExecInput, ExecOutput, ExecSession, ExecText};
+pub use file_body::FileBody;
 pub use keys::KeyText;
 pub use metrics::{BUCKETS_MS, HistogramView, MetricsView};
 pub use observe::LogFollow;
@@ -52,9 +60,6 @@ pub use recover::Recovered;
 pub use request::{
     CellReport, CellRequest, CellResult, ContextRequest, ExecCollect, ExecRequest, ExecResult, LogStream,
     MAX_RESULT_BYTES,
-};
-pub use session::{
-    CellEvent, CellSession, CellText, ExecEvent, ExecInput, ExecOutput, ExecSession, ExecText, FileBody,
 };
 pub use text::{OutputText, TextCapture, TextDecoder};
 pub use views::{

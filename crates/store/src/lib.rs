@@ -9,6 +9,7 @@
 mod builds;
 mod columns;
 mod events;
+mod idempotency;
 mod keys;
 mod sandboxes;
 mod workspaces;
@@ -22,8 +23,9 @@ use sqlx::{
 
 pub use builds::{BuildRow, BuildStatus};
 pub use events::EventRow;
+pub use idempotency::{Earlier, Idempotency, Inserted};
 pub use keys::KeyRow;
-pub use sandboxes::{Earlier, Idempotency, Inserted, Origin, SandboxChange, SandboxRow};
+pub use sandboxes::{Origin, SandboxChange, SandboxRow};
 pub use workspaces::WorkspaceRow;
 
 /// How long a connection waits for a lock of another process (a backup, a shell).

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use crate::{
     Store, StoreError,
     columns::{Columns, json_text, millis},
+    idempotency::{self, Idempotency, Inserted},
 };
 
 /// What a sandbox was restored from, and by what.
@@ -43,33 +44,6 @@ pub struct SandboxRow {
     pub created_at: OffsetDateTime,
     /// When it ended.
     pub ended_at: Option<OffsetDateTime>,
-}
-
-/// The idempotency key of a create.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Idempotency {
-    /// The caller's key.
-    pub key: String,
-    /// SHA-256 of the request without the key.
-    pub request: [u8; 32],
-}
-
-/// What became of [`Store::sandbox_insert`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Inserted {
-    /// The row is there.
-    New,
-    /// Nothing was written: an earlier create of the workspace used the same idempotency key.
-    Earlier(Earlier),
-}
-
-/// An earlier create with the same idempotency key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Earlier {
-    /// What it made.
-    pub sandbox: SandboxId,
-    /// Whether it was the same request.
-    pub same_request: bool,
 }
 
 /// A move from one state to another and what is known with it; `None` leaves a column as it is.
@@ -138,40 +112,16 @@ impl Store {
         let failed = || StoreError::database("insert a sandbox");
         let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed())?;
         if let Some(wanted) = idempotency
-            && let Some(earlier) = earlier_create(&mut transaction, sandbox.workspace, wanted).await?
+            && let Some(earlier) = idempotency::find(&mut transaction, sandbox.workspace, wanted).await?
         {
             return Ok(Inserted::Earlier(earlier));
         }
         insert(&mut transaction, sandbox).await?;
         if let Some(wanted) = idempotency {
-            sqlx::query("INSERT INTO idempotency (workspace_id, key, request, sandbox_id) VALUES (?, ?, ?, ?)")
-                .bind(sandbox.workspace.to_string())
-                .bind(&wanted.key)
-                .bind(wanted.request.as_slice())
-                .bind(sandbox.id.to_string())
-                .execute(&mut *transaction)
-                .await
-                .map_err(failed())?;
+            idempotency::insert(&mut transaction, sandbox, wanted).await?;
         }
         transaction.commit().await.map_err(failed())?;
         Ok(Inserted::New)
-    }
-
-    /// The sandbox that an idempotency key of a workspace made, and whether by the same request.
-    ///
-    /// # Errors
-    /// The database does not work.
-    pub async fn idempotency_get(
-        &self,
-        workspace: WorkspaceId,
-        wanted: &Idempotency,
-    ) -> Result<Option<Earlier>, StoreError> {
-        let mut reader = self
-            .readers
-            .acquire()
-            .await
-            .map_err(StoreError::database("read an idempotency key"))?;
-        earlier_create(&mut reader, workspace, wanted).await
     }
 
     /// Moves a sandbox from one state to another; `false` when it was not in the first.
@@ -263,19 +213,6 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// Forgets the idempotency key that made a sandbox, so that the same create can be tried again.
-    ///
-    /// # Errors
-    /// The database does not work.
-    pub async fn idempotency_forget(&self, sandbox: SandboxId) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM idempotency WHERE sandbox_id = ?")
-            .bind(sandbox.to_string())
-            .execute(&self.writer)
-            .await
-            .map_err(StoreError::database("forget an idempotency key"))?;
-        Ok(())
-    }
-
     /// Removes sandboxes that ended before a moment, with their events and idempotency keys; how many.
     ///
     /// # Errors
@@ -292,26 +229,6 @@ impl Store {
 
 fn words(states: &[State]) -> Vec<&'static str> {
     states.iter().map(|state| state.as_str()).collect()
-}
-
-async fn earlier_create(
-    connection: &mut SqliteConnection,
-    workspace: WorkspaceId,
-    wanted: &Idempotency,
-) -> Result<Option<Earlier>, StoreError> {
-    let row = sqlx::query("SELECT sandbox_id, request FROM idempotency WHERE workspace_id = ? AND key = ?")
-        .bind(workspace.to_string())
-        .bind(&wanted.key)
-        .fetch_optional(connection)
-        .await
-        .map_err(StoreError::database("read an idempotency key"))?;
-    let Some(row) = row else { return Ok(None) };
-    let columns = Columns(&row);
-    let request: Vec<u8> = columns.plain("idempotency.request")?;
-    Ok(Some(Earlier {
-        sandbox: columns.parsed("idempotency.sandbox_id")?,
-        same_request: request == wanted.request,
-    }))
 }
 
 async fn insert(connection: &mut SqliteConnection, sandbox: &SandboxRow) -> Result<(), StoreError> {

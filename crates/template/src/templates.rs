@@ -12,7 +12,7 @@ use atoll_model::{BuildId, Limits, TemplateName};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    BakedTemplate, Catalog, Digest, GuestImage, Progress, RecipeFolder, TemplateError,
+    BakedTemplate, Catalog, Digest, GuestImage, Progress, Recipe, RecipeFolder, TemplateError,
     bake::{self, Bake, BakeRecord},
     catalog::Entry,
     log::BoundedLog,
@@ -128,7 +128,7 @@ impl Templates {
         self.inner.catalog.get(name).map(|recipe| self.info(recipe))
     }
 
-    fn info(&self, recipe: &crate::Recipe) -> TemplateInfo {
+    fn info(&self, recipe: &Recipe) -> TemplateInfo {
         TemplateInfo {
             name: recipe.name.clone(),
             aliases: recipe.aliases.clone(),
@@ -208,7 +208,8 @@ impl Templates {
         Build::new(&self.inner, entry, engine, progress).run(anew).await
     }
 
-    /// Removes bakes, rootfs and guest folders that are neither in force nor in `pinned`, the bakes of existing sandboxes.
+    /// Removes bakes, rootfs and guest folders that are neither in force nor in `pinned`, the bakes of existing sandboxes. The
+    /// newest rootfs of each recipe stays.
     /// Not while a template is built.
     ///
     /// # Errors
@@ -233,7 +234,7 @@ impl Inner {
     /// Puts a complete root directory in its place.
     async fn put_rootfs(
         &self,
-        recipe: &crate::Recipe,
+        recipe: &Recipe,
         folder: &std::path::Path,
         build: BuildId,
     ) -> Result<Rootfs, TemplateError> {
@@ -252,12 +253,33 @@ impl Inner {
         Ok(Rootfs { id, bytes })
     }
 
+    /// The newest complete rootfs of this very recipe.
+    fn newest_rootfs(&self, recipe: &Recipe) -> Result<Option<Rootfs>, TemplateError> {
+        let (name, wanted) = (&recipe.name, recipe.rootfs_digest());
+        let mut found: Option<(u64, Rootfs)> = None;
+        for id in digests_in(&self.places.all_rootfs(name))? {
+            let record = places::read_json::<RootfsRecord>(&self.places.rootfs_record(name, &id))?;
+            if let Some(record) = record.filter(|record| record.recipe == wanted)
+                && found.as_ref().is_none_or(|(built_at, _)| *built_at <= record.built_at)
+            {
+                let bytes = record.bytes;
+                found = Some((record.built_at, Rootfs { id, bytes }));
+            }
+        }
+        Ok(found.map(|(_, rootfs)| rootfs))
+    }
+
     fn collect(&self, pinned: &BTreeSet<Digest>) -> Result<(), TemplateError> {
         let mut guests = BTreeSet::from([self.guest.digest().clone()]);
         for recipe in self.catalog.recipes() {
             let name = &recipe.name;
             let current = places::read_json::<Current>(&self.places.current(name))?.map(|current| current.bake);
-            let mut rootfs = BTreeSet::new();
+            // One that is not baked yet is what the next bake starts from.
+            let mut rootfs: BTreeSet<Digest> = self
+                .newest_rootfs(recipe)?
+                .map(|newest| newest.id)
+                .into_iter()
+                .collect();
             for bake in digests_in(&self.places.bakes(name))? {
                 let folder = self.places.bake(name, &bake);
                 if current.as_ref() == Some(&bake) || pinned.contains(&bake) {
@@ -334,7 +356,11 @@ impl<'a> Build<'a> {
     async fn make(&self, anew: bool) -> Result<Arc<BakedTemplate>, TemplateError> {
         let name = &self.entry.recipe.name;
         let places = &self.inner.places;
-        let found = if anew { None } else { self.find_rootfs()? };
+        let found = if anew {
+            None
+        } else {
+            self.inner.newest_rootfs(&self.entry.recipe)?
+        };
         let rootfs = match found {
             Some(rootfs) => rootfs,
             None => self.make_rootfs().await?,
@@ -355,22 +381,6 @@ impl<'a> Build<'a> {
         let mut in_force = self.inner.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         in_force.insert(name.clone(), Arc::clone(&baked));
         Ok(baked)
-    }
-
-    /// The newest complete rootfs of this very recipe.
-    fn find_rootfs(&self) -> Result<Option<Rootfs>, TemplateError> {
-        let (name, recipe) = (&self.entry.recipe.name, self.entry.recipe.rootfs_digest());
-        let mut found: Option<(u64, Rootfs)> = None;
-        for id in digests_in(&self.inner.places.all_rootfs(name))? {
-            let record = places::read_json::<RootfsRecord>(&self.inner.places.rootfs_record(name, &id))?;
-            if let Some(record) = record.filter(|record| record.recipe == recipe)
-                && found.as_ref().is_none_or(|(built_at, _)| *built_at <= record.built_at)
-            {
-                let bytes = record.bytes;
-                found = Some((record.built_at, Rootfs { id, bytes }));
-            }
-        }
-        Ok(found.map(|(_, rootfs)| rootfs))
     }
 
     async fn make_rootfs(&self) -> Result<Rootfs, TemplateError> {

@@ -27,7 +27,9 @@ async fn main() -> ExitCode {
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("atoll-testserver: {error:#}");
+            eprintln!("atoll-testserver: {error}");
+            let causes = std::iter::successors(error.source(), |cause| cause.source());
+            causes.for_each(|cause| eprintln!("  because: {cause}"));
             ExitCode::FAILURE
         }
     }

@@ -91,5 +91,7 @@ async fn what_a_crash_left_half_done_is_swept_and_what_no_record_knows_is_remove
         .map(|view| view.id)
         .collect();
     assert_eq!(listed, []);
+    // The templates are still there.
+    stack.sandbox().await;
     stack.stop().await;
 }
