@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import re
+import os
 from pathlib import Path
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
-# A machine's name ends in a sandbox's UUID, or in `bake-` and a build's digits.
-MACHINE = re.compile(r"([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|bake-[0-9a-f]{16})$")
 
 
 def memory_of(pid: int) -> int:
@@ -54,8 +52,7 @@ def descendants(pid: int) -> set[int]:
 class Leftovers:
     """Everything on this host that belongs to machines, and not to the server, of one state folder.
 
-    Two of these are compared: what a test left behind is their difference. Control groups do not tell their state folder,
-    so those of every server of this host are in it.
+    Two of these are compared: what a test left behind is their difference.
     """
 
     processes: frozenset[str]
@@ -83,7 +80,7 @@ class Leftovers:
             mounts=frozenset(
                 line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if f"{where}/" in line
             ),
-            cgroups=frozenset(machine_cgroups()),
+            cgroups=frozenset(machine_cgroups(state.resolve())),
             folders=frozenset(folders),
         )
 
@@ -96,6 +93,12 @@ class Leftovers:
         return {name: found for name, found in differences.items() if found}
 
 
-def machine_cgroups() -> set[str]:
-    """The control groups of machines, which are named by a sandbox's id or a build's."""
-    return {str(folder) for folder in CGROUPS.glob("**/") if MACHINE.search(folder.name)}
+def machine_cgroups(state: Path) -> set[str]:
+    """The control groups of the machines of one state folder.
+
+    They lie in one parent whose name ends in a digest of the folder's path (FNV-1a of 32 bits).
+    """
+    digest = 0x811C9DC5
+    for byte in os.fsencode(state):
+        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return {str(folder) for folder in CGROUPS.glob(f"**/atoll-*{digest:08x}/*/")}
