@@ -76,6 +76,11 @@ impl<L: Lab> Bench<L> {
         assert!(left.is_empty(), "left after stop: {left:#?}");
     }
 
+    /// The engine's folder; the rootfs is in it.
+    pub(crate) fn state(&self) -> &Path {
+        self.state.path()
+    }
+
     /// What is left of a machine.
     pub(crate) fn traces(&self, machine: &MachineId) -> Vec<String> {
         traces(self.state.path(), machine)

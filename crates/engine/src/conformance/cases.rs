@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use atoll_model::{Limits, MachineId, SandboxId};
 use futures_util::future::join_all;
 
-use super::{Bench, LIMITS, Lab, Talk, traces::kill_all};
+use super::{Bench, LIMITS, Lab, Talk, traces::kill_all, victim};
 use crate::{Engine, EngineError};
 
 /// For what must come soon; far more than a slow machine needs.
@@ -332,5 +332,28 @@ pub async fn a_machine_that_is_not_there_is_named<L: Lab>() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let error = bench.engine.snapshot(&id, folder.path().to_owned()).await;
     assert!(matches!(error, Err(EngineError::NoMachine(named)) if named == id));
+    bench.finish().await;
+}
+
+/// A server that dies at any moment leaves machines that can be adopted, or that `stop` can sweep up; none is lost.
+pub async fn a_server_killed_while_it_starts_machines_loses_none<L: Lab>() {
+    let bench = Bench::<L>::new().await;
+    let snapshot = bench.snapshot_with("crash").await;
+    let mut adopted = 0;
+    for millis in [40, 80, 120, 170, 230, 300, 400, 600, 1500] {
+        let mut server = victim::start(bench.state(), &snapshot, &bench.plan().guest_dir);
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+        server.kill().expect("the server can be killed");
+        server.wait().expect("the server ends");
+        let engine = bench.engine_after_restart().await;
+        for id in engine.inventory().await.expect("machines are listed") {
+            if let Some(machine) = engine.adopt(&id).await.expect("it can be asked") {
+                assert_eq!(soon("an answer", Talk::with(machine).ask("set word still")).await, "ok");
+                adopted += 1;
+            }
+            bench.stop(&id).await;
+        }
+    }
+    assert!(adopted > 0, "no server lived long enough to have a machine");
     bench.finish().await;
 }

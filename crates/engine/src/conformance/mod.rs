@@ -8,6 +8,7 @@
 mod bench;
 mod guest_program;
 mod traces;
+mod victim;
 
 pub mod cases;
 
@@ -17,7 +18,7 @@ use async_trait::async_trait;
 use atoll_model::{Limits, MachineId};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
-pub use self::{guest_program::folder as guest_dir, traces::traces};
+pub use self::{guest_program::folder as guest_dir, traces::traces, victim::victim};
 use crate::{Engine, ExitWatch, GuestPort, Machine, MachinePlan};
 
 /// How an engine is made.
@@ -123,7 +124,14 @@ macro_rules! conformance_tests {
             twenty_restores_at_once_all_answer
             usage_grows_with_work
             a_machine_that_is_not_there_is_named
+            a_server_killed_while_it_starts_machines_loses_none
         );
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        #[ignore = "the server that another test kills"]
+        async fn victim() {
+            $crate::conformance::victim::<$lab>().await;
+        }
     };
     (@each $lab:ty: $($case:ident)*) => {
         $(

@@ -14,6 +14,9 @@ use oci_spec::{
 /// Files that a process of the guest may have open. What programs ask for at most; gVisor's own ceiling.
 const OPEN_FILES: u64 = 1 << 20;
 
+/// When the host runs out of memory, machines go before the server and everything else of the host.
+const OOM_SCORE: i32 = 500;
+
 /// What the guest's root may do. These are rights inside gVisor's kernel and give none on the host. Left out is what has no
 /// meaning there (modules, raw hardware, the host's clock and logs).
 const CAPABILITIES: [Capability; 22] = [
@@ -62,8 +65,9 @@ pub(crate) fn spec(plan: &MachinePlan, argv: &[String]) -> Result<Spec, OciSpecE
         .cwd("/")
         .capabilities(capabilities)
         .rlimits([open_files])
-        // sudo must work inside; gVisor's own kernel decides what a set-uid program may become.
+        // sudo must work inside, where `runsc` can (see `Runsc::command`): what it becomes is root of gVisor's kernel only.
         .no_new_privileges(false)
+        .oom_score_adj(OOM_SCORE)
         .build()?;
     let root = RootBuilder::default()
         .path(plan.rootfs.clone())

@@ -30,6 +30,7 @@ pub(crate) struct Runsc {
     version: String,
     date: Option<u32>,
     bounds_overlay: bool,
+    set_user_id: bool,
 }
 
 impl Runsc {
@@ -51,12 +52,13 @@ impl Runsc {
                 "runsc {version} is too old to checkpoint a running machine; install one of 2024 or newer (Debian: bookworm-backports)"
             )));
         }
-        let bounds_overlay = overlay_takes_size(&ask(&path, "flags").await?);
+        let flags = ask(&path, "flags").await?;
         Ok(Self {
             path,
             version,
             date,
-            bounds_overlay,
+            bounds_overlay: overlay_takes_size(&flags),
+            set_user_id: flags.lines().any(|line| line.trim_start().starts_with("-allow-suid")),
         })
     }
 
@@ -72,14 +74,24 @@ impl Runsc {
 
     /// What an operator should know.
     pub(crate) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
         match self.date {
-            Some(date) if date < AGED => vec![format!("runsc {} is old; a newer one isolates better", self.version)],
-            None => vec![format!(
+            Some(date) if date < AGED => {
+                warnings.push(format!("runsc {} is old; a newer one isolates better", self.version))
+            }
+            None => warnings.push(format!(
                 "runsc {} does not tell its date; it should be of 2024 or newer",
                 self.version
-            )],
-            Some(_) => Vec::new(),
+            )),
+            Some(_) => {}
         }
+        if !self.set_user_id {
+            warnings.push(format!(
+                "runsc {} ignores set-user-id bits: programs such as the real sudo cannot become root inside a sandbox",
+                self.version
+            ));
+        }
+        warnings
     }
 
     /// `runsc` with the settings that all of a machine's commands share; the subcommand is still to be added. Those that make a
@@ -95,6 +107,9 @@ impl Runsc {
         program.arg("-log").arg(folder.log()).args(["-log-format", "json"]);
         program.args(["-network", "none", "-platform", "systrap", "-ignore-cgroups"]);
         program.arg("-overlay2").arg(overlay);
+        if self.set_user_id {
+            program.arg("-allow-suid");
+        }
         Ok(program)
     }
 

@@ -188,8 +188,14 @@ impl Cgroup {
     /// [`io::ErrorKind::TimedOut`] when a process does not die of SIGKILL within ten seconds.
     pub async fn destroy(&self) -> io::Result<()> {
         let patient = tokio::time::timeout(DEATH, async {
-            self.kill_all().await?;
-            self.remove().await
+            loop {
+                self.kill_all().await?;
+                if self.remove()? {
+                    return Ok(());
+                }
+                // Somebody came in after our look, or has died and is not yet off the kernel's books: it tells nobody when.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         });
         patient.await.unwrap_or_else(|_| {
             let left = self.processes().unwrap_or_default();
@@ -228,21 +234,16 @@ impl Cgroup {
         }
     }
 
-    async fn remove(&self) -> io::Result<()> {
+    /// Whether nothing is left of it.
+    fn remove(&self) -> io::Result<bool> {
         for folder in self.layout.folders() {
-            loop {
-                match fs::remove_dir(folder) {
-                    Ok(()) => break,
-                    Err(error) if is_gone(&error) => break,
-                    // A process that has just died holds its group for another moment, and there is no event for its end.
-                    Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                    }
-                    Err(error) => return Err(error),
-                }
+            match fs::remove_dir(folder) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(false),
+                Err(error) if !is_gone(&error) => return Err(error),
+                _ => {}
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 
