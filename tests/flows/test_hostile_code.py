@@ -18,7 +18,7 @@ ATTACKS = {
     "memory-hog": "python3 -c 'b = []\nwhile True: b.append(bytearray(10_000_000))'",
     "busy-processes": "for i in $(seq 64); do (while :; do :; done) & done; wait",
     "endless-output": "yes & yes >&2",
-    "full-disk": "cat /dev/zero > /work/full; cat /dev/zero > /tmp/full",
+    "full-disk": "cat /dev/zero > /work/full",
     "kills-everything": "kill -9 -1; sleep 60",
     "many-files": 'cd /tmp; python3 -c \'import os\nn = 0\nwhile True: open(f"f{n}", "w").close(); n += 1\'',
     "many-threads": "python3 -c 'import threading, time\nwhile True:\n  try: threading.Thread(target=time.sleep, args=(99,)).start()\n  except RuntimeError: pass'",

@@ -124,23 +124,26 @@ impl Control {
         admitted: Admitted,
         answer: oneshot::Sender<Result<Recorded, Refusal>>,
     ) {
+        // Among the live ones first: whoever reads the record finds its actor.
+        let actor = self.actor(row.clone(), admitted);
         let inserted = self.inner.store.sandbox_insert(&row, idempotency.as_ref()).await;
-        // Whether the caller still waits does not matter from here on.
-        let _ = match inserted {
-            Err(error) => answer.send(Err(refusal::of_store(&error))),
-            Ok(Inserted::Earlier(earlier)) if earlier.same_request => {
-                answer.send(Ok(Recorded::Earlier(earlier.sandbox)))
-            }
-            Ok(Inserted::Earlier(_)) => answer.send(Err(other_request())),
-            Ok(Inserted::New) => {
-                let actor = self.actor(row, admitted);
-                let _ = answer.send(Ok(Recorded::New(Arc::clone(&actor.live))));
-                return actor.create(plan).await;
-            }
+        let recorded = match inserted {
+            Ok(Inserted::New) => Ok(Recorded::New(Arc::clone(&actor.live))),
+            Ok(Inserted::Earlier(earlier)) if earlier.same_request => Ok(Recorded::Earlier(earlier.sandbox)),
+            Ok(Inserted::Earlier(_)) => Err(other_request()),
+            Err(error) => Err(refusal::of_store(&error)),
         };
+        let is_new = matches!(recorded, Ok(Recorded::New(_)));
+        // Whether the caller still waits does not matter from here on.
+        let _ = answer.send(recorded);
+        if is_new {
+            actor.create(plan).await;
+        } else {
+            self.inner.live.remove(row.id);
+        }
     }
 
-    /// An actor for a recorded sandbox, and its place among the live ones.
+    /// An actor for a sandbox, and its place among the live ones.
     pub(crate) fn actor(&self, row: SandboxRow, admitted: Admitted) -> Actor {
         let (mail, mailbox) = mpsc::channel(MAILBOX);
         let status = Status {

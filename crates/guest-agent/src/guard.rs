@@ -6,14 +6,16 @@
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
-    fs,
     rc::Rc,
     time::Duration,
 };
 
 use atoll_model::{Limits, Outcome};
 use nix::{
-    sys::signal::{Signal, kill},
+    sys::{
+        signal::{Signal, kill},
+        sysinfo::sysinfo,
+    },
     unistd::Pid,
 };
 use tokio::{sync::Notify, time::sleep};
@@ -31,6 +33,8 @@ const LONGEST_PERIOD: Duration = Duration::from_millis(100);
 const STRAY_PERIOD: Duration = Duration::from_secs(1);
 /// How long the memory of a killed process may take to be free.
 const RELEASE_TIME: Duration = Duration::from_millis(300);
+/// No host has so few processes, and no machine that has just booted has more.
+const PROCESSES_AT_BOOT: usize = 4;
 /// Processes that the agent and its callers keep for themselves.
 const SPARE_PROCESSES: usize = 32;
 
@@ -88,6 +92,8 @@ pub(crate) struct Guard {
     /// Processes that wait for work between cells: zygote and kernels, and their marks.
     residents: RefCell<HashMap<Pid, Mark>>,
     zygote: Cell<Option<Pid>>,
+    /// Whether the kernel counts this machine's processes alone, and not those of a host that it shares.
+    is_ours: bool,
 }
 
 impl Guard {
@@ -101,6 +107,7 @@ impl Guard {
             verdicts: RefCell::default(),
             residents: RefCell::default(),
             zygote: Cell::new(None),
+            is_ours: Glance::take().processes <= PROCESSES_AT_BOOT,
         }
     }
 
@@ -159,17 +166,24 @@ impl Guard {
     }
 
     /// Looks once, acts if need be, and says when to look again.
+    ///
+    /// On a starved machine every system call of ours waits for its turn, so the common case is one call, and too many
+    /// processes are stopped before they are looked at.
     async fn look(&self) -> Duration {
         let limit = self.limit_bytes();
         let ceiling = limit - (limit / 16).clamp(24 * MIB, 128 * MIB).min(limit / 2);
-        let used = used_memory(limit);
-        if used >= ceiling {
-            self.end_greediest(used).await;
+        let glance = Glance::take();
+        if self.is_ours && self.are_too_many(glance.processes) || !self.is_ours && self.are_too_many(tree::count()) {
+            self.end_most_numerous().await;
             return SHORTEST_PERIOD;
         }
-        let pids = tree::all_pids();
-        if pids.len() + SPARE_PROCESSES > self.pids.get() as usize {
-            self.end_most_numerous().await;
+        // Caches make memory look used that is not; only what looks too much is looked at closely.
+        let used = match glance.used {
+            Some(used) if self.is_ours && used < ceiling => used,
+            _ => used_memory(limit),
+        };
+        if used >= ceiling {
+            self.end_greediest(used).await;
             return SHORTEST_PERIOD;
         }
         if self.running.get() == 0 {
@@ -177,6 +191,10 @@ impl Guard {
         }
         let headroom = Duration::from_micros((ceiling - used) / (FILL_RATE / 1_000_000));
         headroom.clamp(SHORTEST_PERIOD, LONGEST_PERIOD)
+    }
+
+    fn are_too_many(&self, processes: usize) -> bool {
+        processes + SPARE_PROCESSES > self.pids.get() as usize
     }
 
     async fn end_greediest(&self, used: u64) {
@@ -208,17 +226,41 @@ impl Guard {
     /// Too many processes: the tree with the most of them goes, all at once, before it can grow again.
     async fn end_most_numerous(&self) {
         let _standstill = tree::Standstill::begin();
+        let processes = tree::all_processes();
+        if !self.are_too_many(processes.len()) {
+            return;
+        }
         let mut counts: HashMap<Mark, usize> = HashMap::new();
-        for process in tree::all_processes() {
-            if let Some(mark) = process.mark {
-                *counts.entry(mark).or_default() += 1;
-            }
+        for mark in processes.into_iter().filter_map(|process| process.mark) {
+            *counts.entry(mark).or_default() += 1;
         }
         if let Some((mark, count)) = counts.into_iter().max_by_key(|(_, count)| *count) {
             eprintln!("atoll-agent: too many processes: ending a tree of {count}");
             let limit = self.pids.get();
             self.verdicts.borrow_mut().insert(mark, Verdict::Processes { limit });
             tree::kill_tree_at_standstill(mark).await;
+        }
+    }
+}
+
+/// What one call of the kernel tells of the machine.
+struct Glance {
+    processes: usize,
+    /// Memory that is not free, in bytes.
+    used: Option<u64>,
+}
+
+impl Glance {
+    fn take() -> Self {
+        match sysinfo() {
+            Ok(info) => Self {
+                processes: info.process_count().into(),
+                used: info.ram_total().checked_sub(info.ram_unused()),
+            },
+            Err(_) => Self {
+                processes: 0,
+                used: None,
+            },
         }
     }
 }
@@ -235,7 +277,7 @@ async fn wait_for_release(victim: Process) {
 /// Memory in use by programs, in bytes. Where the machine's total is far above the limit the machine is not ours alone
 /// (tests on a host), and only the agent's own processes count.
 pub(crate) fn used_memory(limit: u64) -> u64 {
-    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let meminfo = tree::kernel_file("/proc/meminfo");
     let field = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_whitespace()
@@ -256,7 +298,7 @@ pub(crate) fn used_memory(limit: u64) -> u64 {
 
 /// What a process holds alone, in bytes; 0 when it is gone.
 pub(crate) fn resident_bytes(pid: Pid) -> u64 {
-    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    let statm = tree::kernel_file(&format!("/proc/{pid}/statm"));
     let mut pages = statm
         .split_whitespace()
         .skip(1)

@@ -51,7 +51,12 @@ impl AsyncRead for Port {
             let space = buffer.initialize_unfilled();
             let read = |input: &AsyncFd<OwnedFd>| Ok(nix::unistd::read(input.get_ref(), space)?);
             if let Ok(result) = ready.try_io(read) {
-                buffer.advance(result?);
+                let count = result?;
+                if count < buffer.remaining() {
+                    // It is empty now: do not ask once more to be told so.
+                    ready.clear_ready();
+                }
+                buffer.advance(count);
                 return Poll::Ready(Ok(()));
             }
         }

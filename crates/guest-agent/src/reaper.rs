@@ -1,6 +1,12 @@
 //! Process 1 reaps. Every ended child is waited for at once, and its status goes to whoever asked for it.
 
-use std::{cell::RefCell, collections::HashMap, io, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    io,
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use nix::{
     errno::Errno,
@@ -14,6 +20,9 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::oneshot,
 };
+
+/// How long is reaped before the agent's other work goes on. On a starved machine one call may take that long.
+const TURN: Duration = Duration::from_millis(2);
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,24 +89,31 @@ impl Reaper {
     pub(crate) async fn run(self: Rc<Self>) -> io::Result<()> {
         let mut ended = signal(SignalKind::child())?;
         loop {
-            self.reap();
-            ended.recv().await;
+            if self.reap() {
+                // Processes may end as fast as they are reaped: everybody else gets a turn.
+                tokio::task::yield_now().await;
+            } else {
+                ended.recv().await;
+            }
         }
     }
 
-    fn reap(&self) {
-        loop {
+    /// Reaps some of those that have ended. `true`: there may be more.
+    fn reap(&self) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < TURN {
             match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
                 Ok(WaitStatus::Exited(pid, code)) => self.deliver(pid, Exit::Code(code)),
                 Ok(WaitStatus::Signaled(pid, signal, _)) => self.deliver(pid, Exit::Signal(signal as i32)),
-                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
+                Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return false,
                 // Stops and the like are not asked for; an interrupted call is made again.
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => {
                     eprintln!("atoll-agent: wait failed: {error}");
-                    return;
+                    return false;
                 }
             }
         }
+        true
     }
 }

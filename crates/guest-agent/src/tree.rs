@@ -4,10 +4,10 @@
 //! emptied. A resource limit is inherited by every descendant and survives all of that, and one of them has no effect on
 //! any kernel of the last twenty years: RLIMIT_RSS. Its soft value is the mark. No helper process per command is needed.
 
-use std::{cell::Cell, fs, time::Duration};
+use std::{cell::Cell, fs, io::Read, time::Duration};
 
 use nix::{
-    sys::signal::{Signal, kill},
+    sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
 
@@ -62,6 +62,11 @@ pub(crate) fn all_pids() -> Vec<Pid> {
     names.filter_map(|name| name.parse().ok().map(Pid::from_raw)).collect()
 }
 
+/// How many processes there are.
+pub(crate) fn count() -> usize {
+    all_pids().len()
+}
+
 /// All processes but the agent itself.
 pub(crate) fn all_processes() -> Vec<Process> {
     let own = Pid::this();
@@ -74,11 +79,19 @@ pub(crate) fn all_processes() -> Vec<Process> {
         .collect()
 }
 
+/// A file of the kernel's about a process or the machine, at most a page of it: one read, whatever the number of processes.
+/// Nothing when it is not there.
+pub(crate) fn kernel_file(path: &str) -> String {
+    let mut page = [0; 4096];
+    let length = fs::File::open(path)
+        .and_then(|mut file| file.read(&mut page))
+        .unwrap_or(0);
+    String::from_utf8_lossy(&page[..length]).into_owned()
+}
+
 /// Whether it has ended and waits to be reaped; also when it is gone.
 pub(crate) fn has_ended(pid: Pid) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return true;
-    };
+    let stat = kernel_file(&format!("/proc/{pid}/stat"));
     // The command's name, in parentheses, may hold anything; the state follows the last of them.
     let state = stat
         .rsplit_once(')')
@@ -86,14 +99,14 @@ pub(crate) fn has_ended(pid: Pid) -> bool {
     matches!(state, Some('Z' | 'X') | None)
 }
 
-/// Sends SIGKILL to every process of the tree; gives how many there were.
-fn kill_once(mark: Mark) -> usize {
+/// Sends SIGKILL to every process of the tree; gives those that were there.
+fn kill_members(mark: Mark) -> Vec<Pid> {
     let members = all_processes().into_iter().filter(|process| process.mark == Some(mark));
-    let living = members.filter(|process| !has_ended(process.pid));
     // That one ended meanwhile is fine.
-    living
-        .filter(|process| kill(process.pid, Signal::SIGKILL).is_ok())
-        .count()
+    members
+        .map(|process| process.pid)
+        .filter(|pid| kill(*pid, Signal::SIGKILL).is_ok())
+        .collect()
 }
 
 /// Everything in the machine but the agent stands still while this lives. One call of the kernel does it, so that it works
@@ -126,11 +139,15 @@ const EVERYONE: Pid = Pid::from_raw(-1);
 const GENTLE_ROUNDS: u64 = 4;
 const ROUNDS: u64 = 200;
 
-/// Ends a tree. Repeats until nothing is left, since a process may fork while the list is read. One that outruns that is
-/// ended at a standstill of the machine.
-pub(crate) async fn kill_tree(mark: Mark) {
+/// Ends a tree. `leader` is the process that it began with: most of the tree is in its group, which one call ends whatever
+/// its size. What left the group is found by its mark.
+pub(crate) async fn kill_tree(mark: Mark, leader: Pid) {
+    if Mark::of(leader) == Some(mark) {
+        // That the whole group has ended is fine.
+        let _ = killpg(leader, Signal::SIGKILL);
+    }
     for round in 0..GENTLE_ROUNDS {
-        if kill_once(mark) == 0 {
+        if is_over(&kill_members(mark)) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(1 + round)).await;
@@ -138,15 +155,20 @@ pub(crate) async fn kill_tree(mark: Mark) {
     kill_tree_at_standstill(mark).await;
 }
 
-/// Ends a tree that grows, with everything else stopped meanwhile.
+/// Ends a tree that grows as fast as it is killed, with everything else stopped meanwhile.
 pub(crate) async fn kill_tree_at_standstill(mark: Mark) {
     for round in 0..ROUNDS {
         // Anew in each round: a fork that was under way may have missed the last one.
         let _standstill = Standstill::begin();
-        if kill_once(mark) == 0 {
+        if is_over(&kill_members(mark)) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(1 + round.min(19))).await;
     }
     eprintln!("atoll-agent: a process tree cannot be ended");
+}
+
+/// Whether of these, all of which were just killed, none can run on.
+fn is_over(killed: &[Pid]) -> bool {
+    killed.iter().all(|pid| has_ended(*pid))
 }

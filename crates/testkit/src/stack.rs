@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use atoll_control::{Caller, Control, ControlConfig, ControlTasks, CreateSandbox, Recovered, Started};
-use atoll_engine::Engine;
+use atoll_engine::{Engine, EngineError};
 use atoll_engine_fake::Fake;
 use atoll_model::{MachineId, SandboxId};
 use atoll_store::Store;
@@ -27,7 +27,7 @@ pub struct Stack {
     config: ControlConfig,
     recipes: &'static [RecipeFolder<'static>],
     tasks: ControlTasks,
-    folder: tempfile::TempDir,
+    ground: Ground,
 }
 
 impl Stack {
@@ -56,20 +56,18 @@ impl Stack {
     }
 
     async fn start_on(recipes: &'static [RecipeFolder<'static>], change: impl FnOnce(&mut ControlConfig)) -> Self {
-        let folder = tempfile::Builder::new()
-            .prefix("atoll-kit-")
-            .tempdir()
-            .expect("a temporary folder");
+        let ground = Ground::new();
+        let folder = ground.0.path();
         let mut config = ControlConfig {
-            state_dir: folder.path().to_owned(),
+            state_dir: folder.to_owned(),
             memory_reserve_mb: 0,
             memory_per_create_mb: 1,
             disk_reserve_mb: 0,
             ..ControlConfig::default()
         };
         change(&mut config);
-        let parts = Parts::open(folder.path(), recipes).await;
-        parts.bake(folder.path()).await;
+        let parts = Parts::open(folder, recipes).await;
+        parts.bake(folder).await;
         let started = parts.start(&config).await;
         let first_key = started.first_key.as_ref().expect("a first key").expose().to_owned();
         let admin = started
@@ -86,7 +84,7 @@ impl Stack {
             config,
             recipes,
             tasks: started.tasks,
-            folder,
+            ground,
         }
     }
 
@@ -104,7 +102,7 @@ impl Stack {
     /// As [`start`](Self::start).
     pub async fn restart_after(self, meanwhile: impl AsyncFnOnce(&dyn Engine)) -> Self {
         self.tasks.shutdown().await;
-        let parts = Parts::open(self.folder.path(), self.recipes).await;
+        let parts = Parts::open(self.ground.0.path(), self.recipes).await;
         meanwhile(parts.engine.as_ref()).await;
         let started = parts.start(&self.config).await;
         Self {
@@ -158,8 +156,42 @@ impl Stack {
     /// The folder of everything.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.ground.0.path()
     }
+}
+
+/// The folder of a stack. However a test ends, no machine of it outlives it.
+#[derive(Debug)]
+struct Ground(tempfile::TempDir);
+
+impl Ground {
+    fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("atoll-kit-").tempdir();
+        Self(folder.expect("a temporary folder"))
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        let folder = self.0.path().to_owned();
+        // On a thread of its own: this one may be inside of a runtime.
+        let swept = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(sweep(&folder)).map_err(std::io::Error::other)
+        });
+        match swept.join() {
+            Ok(Ok(())) => {}
+            failed => eprintln!("machines may be left: {failed:?}"),
+        }
+    }
+}
+
+async fn sweep(folder: &Path) -> Result<(), EngineError> {
+    let engine = Fake::new(folder)?;
+    for machine in engine.inventory().await? {
+        engine.stop(&machine).await?;
+    }
+    Ok(())
 }
 
 struct Parts {

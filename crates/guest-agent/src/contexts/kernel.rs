@@ -107,7 +107,7 @@ impl Kernel {
 
     /// Ends it with all that it started. Cells must not find processes of a context that was started anew.
     pub(super) async fn end(&self, agent: &Agent) {
-        tree::kill_tree(self.mark).await;
+        tree::kill_tree(self.mark, self.pid).await;
         agent.guard.remove_resident(self.pid);
     }
 

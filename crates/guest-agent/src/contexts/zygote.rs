@@ -43,7 +43,8 @@ const KEPT_OUTPUT: usize = 4096;
 /// A zygote that lives, or did.
 #[derive(Debug)]
 pub(super) struct Zygote {
-    pub(super) mark: Mark,
+    pid: Pid,
+    mark: Mark,
     orders: mpsc::Sender<Order>,
     printed: Rc<RefCell<Vec<u8>>>,
 }
@@ -115,7 +116,12 @@ impl Zygote {
         agent.spawn(keep_output(Rc::clone(agent), output, Rc::clone(&printed)));
         let (orders, received) = mpsc::channel(64);
         agent.spawn(serve(Rc::clone(agent), pid, channel, received));
-        let zygote = Rc::new(Self { mark, orders, printed });
+        let zygote = Rc::new(Self {
+            pid,
+            mark,
+            orders,
+            printed,
+        });
         if let Err(refusal) = zygote.prepare(recipe).await {
             zygote.end().await;
             return Err(refusal);
@@ -185,7 +191,7 @@ impl Zygote {
 
     /// Ends it with everything that it started for itself; its contexts live on.
     pub(super) async fn end(&self) {
-        tree::kill_tree(self.mark).await;
+        tree::kill_tree(self.mark, self.pid).await;
     }
 }
 

@@ -149,10 +149,10 @@ impl Runner {
                 exit = &mut self.exited => return exit.ok(),
                 () = sleep_until(deadline.unwrap_or(far)), if !self.timed_out && deadline.is_some() => {
                     self.timed_out = true;
-                    tree::kill_tree(self.exec.mark).await;
+                    tree::kill_tree(self.exec.mark, self.exec.pid).await;
                 }
                 () = self.exec.cancel.notified() => {
-                    tree::kill_tree(self.exec.mark).await;
+                    tree::kill_tree(self.exec.mark, self.exec.pid).await;
                 }
                 count = ready(first, agent), if has_room => self.sources[0].take(agent, hub, count),
                 count = ready(second, agent), if has_room => self.sources[1].take(agent, hub, count),

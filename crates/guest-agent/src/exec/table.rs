@@ -128,7 +128,7 @@ impl Execs {
             .cloned()
             .collect();
         for exec in running {
-            tree::kill_tree(exec.mark).await;
+            tree::kill_tree(exec.mark, exec.pid).await;
         }
     }
 }

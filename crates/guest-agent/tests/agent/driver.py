@@ -74,12 +74,18 @@ def become_context(request, descriptors):
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     channel = Channel(socket.socket(fileno=control))
+    # A child that a cell forks is no context.
+    os.register_at_fork(after_in_child=channel.sock.close)
     namespace = {}
     count = 0
     while True:
         message, _ = channel.receive()
         if message is None:
             os._exit(0)
+        if message["op"] == "thaw":
+            random.seed(message["entropy"])
+            os.environ.update(message["env"])
+            continue
         count += 1
 
         def result(bundle, display_id=None, update=False, cell=message["cell"]):

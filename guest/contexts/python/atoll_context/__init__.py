@@ -6,3 +6,7 @@ docs/design/0001-foundation.md; `wire` frames them.
 
 Nothing in here may start a thread or keep a file open before the fork: both make every restore of a sandbox slower.
 """
+
+from . import lean
+
+lean.import_ipython()

@@ -166,5 +166,12 @@ def test_libraries_imported_by_a_cell_behave_like_warm_ones(cold_zygote):
     context.close()
 
 
+def test_what_a_zygote_leaves_out_can_be_imported(context):
+    code = "import IPython.terminal.embed, jedi, prompt_toolkit; callable(IPython.terminal.embed.embed)"
+    assert context.run(code).bundles == [{"text/plain": "True"}]
+    context.run("a_long_name = 1")
+    assert context.run("get_ipython().complete('a_long_n')[1]").bundles == [{"text/plain": "['a_long_name']"}]
+
+
 def test_a_zygote_ends_when_its_socket_is_closed(tmp_path):
     assert Zygote(tmp_path).close() == 0
