@@ -24,7 +24,7 @@ const MKFS: &str = "/usr/sbin/mkfs.ext4";
 /// How often somebody else may take the loop device that was just free.
 const ATTEMPTS: usize = 64;
 
-/// Whether [`format`] can work here.
+/// Whether [`format()`] can work here.
 #[must_use]
 pub fn is_formatter_installed() -> bool {
     Path::new(MKFS).exists()

@@ -91,7 +91,7 @@ impl fmt::Debug for Progress {
 
 impl Progress {
     /// Tells everything to `listener`, which must not block. When `cancel` is cancelled the build kills what it started,
-    /// removes what it made and ends as [`TemplateError::Cancelled`](crate::TemplateError::Cancelled).
+    /// removes what it made and ends as [`TemplateError::Cancelled`].
     #[must_use]
     pub fn new(listener: impl Fn(&BuildEvent) + Send + Sync + 'static, cancel: CancellationToken) -> Self {
         Self {

@@ -8,7 +8,7 @@
 //! cgroup atoll-<state>/<id> every process of it, from its first instruction on
 //! ```
 //!
-//! Read next: [`start`] (boot and restore), [`sweep`] (stop and inventory).
+//! Read next: `start.rs` (boot and restore), `sweep.rs` (stop and inventory).
 
 mod bundle;
 mod disks;
