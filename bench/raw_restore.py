@@ -56,23 +56,27 @@ class RawRestore:
         # The restored agent talks on these; it gets pipes as the engine gives it FIFOs.
         inward, outward = os.pipe(), os.pipe()
         command = ["restore", "-detach", "-image-path", str(self._image), "-bundle", str(self._bundle), name]
-        try:
-            started = time.perf_counter()
-            done = subprocess.run(
-                [self._runsc, *self._flags, *command],
-                stdin=inward[0],
-                stdout=outward[1],
-                stderr=subprocess.PIPE,
-                env={"PATH": os.environ["PATH"]},
-            )
-            took = (time.perf_counter() - started) * 1000
-            if done.returncode != 0:
-                raise RuntimeError(f"runsc restore failed: {done.stderr.decode(errors='replace')[-2000:]}")
-            return took
-        finally:
-            subprocess.run([self._runsc, *self._flags, "delete", "-force", name], capture_output=True)
-            for descriptor in (*inward, *outward):
-                os.close(descriptor)
+        # What runs on keeps the error stream open, so a pipe would never end; a file needs no end.
+        with tempfile.TemporaryFile() as errors:
+            try:
+                started = time.perf_counter()
+                done = subprocess.run(
+                    [self._runsc, *self._flags, *command],
+                    stdin=inward[0],
+                    stdout=outward[1],
+                    stderr=errors,
+                    env={"PATH": os.environ["PATH"]},
+                )
+                took = (time.perf_counter() - started) * 1000
+                if done.returncode != 0:
+                    errors.seek(0)
+                    raise RuntimeError(f"runsc restore failed: {errors.read().decode(errors='replace')[-2000:]}")
+                return took
+            finally:
+                delete = [self._runsc, *self._flags, "delete", "-force", name]
+                subprocess.run(delete, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                for descriptor in (*inward, *outward):
+                    os.close(descriptor)
 
 
 def flags_of(model: str) -> tuple[dict[str, str], Path]:
