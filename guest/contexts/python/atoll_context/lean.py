@@ -13,7 +13,8 @@ def import_ipython():
     left_out = {"IPython.terminal.embed": terminal, "jedi": None}
     for name, stand_in in left_out.items():
         sys.modules.setdefault(name, stand_in)
-    import IPython  # noqa: F401
+    # The completer looks for jedi once, when it is imported.
+    import IPython.core.completer  # noqa: F401
 
     for name, stand_in in left_out.items():
         if sys.modules.get(name) is stand_in:

@@ -167,6 +167,9 @@ def test_libraries_imported_by_a_cell_behave_like_warm_ones(cold_zygote):
 
 
 def test_what_a_zygote_leaves_out_can_be_imported(context):
+    assert context.run("import sys; 'jedi' in sys.modules or 'prompt_toolkit' in sys.modules").bundles == [
+        {"text/plain": "False"}
+    ]
     code = "import IPython.terminal.embed, jedi, prompt_toolkit; callable(IPython.terminal.embed.embed)"
     assert context.run(code).bundles == [{"text/plain": "True"}]
     context.run("a_long_name = 1")
