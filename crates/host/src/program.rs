@@ -8,7 +8,7 @@ use std::{
     os::fd::{AsRawFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -63,6 +63,9 @@ pub enum ProgramError {
         tail: String,
     },
 }
+
+/// How long a program file may be busy before that counts as a failure.
+const BUSY: Duration = Duration::from_millis(500);
 
 /// A program about to be started.
 ///
@@ -193,7 +196,7 @@ impl Program {
         } = self;
         let kills = command.get_kill_on_drop();
         install(&mut command, before);
-        let started = command.spawn().map(|inner| (inner.id(), inner));
+        let started = spawn_unless_busy(&mut command).map(|inner| (inner.id(), inner));
         match started {
             Ok((Some(pid), inner)) => Ok(Child {
                 inner,
@@ -450,6 +453,20 @@ impl Tail {
     fn text(&self) -> String {
         let lines: Vec<&str> = self.0.iter().map(String::as_str).collect();
         lines.join("\n")
+    }
+}
+
+/// A program file that this process has just written can be busy: a child that another thread forked meanwhile holds it open
+/// for writing until it becomes its own program, which is a matter of milliseconds.
+fn spawn_unless_busy(command: &mut Command) -> io::Result<tokio::process::Child> {
+    let began = Instant::now();
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && began.elapsed() < BUSY => {
+                std::thread::yield_now();
+            }
+            started => return started,
+        }
     }
 }
 

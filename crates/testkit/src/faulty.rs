@@ -12,7 +12,10 @@ use std::{
 use async_trait::async_trait;
 use atoll_engine::{Capabilities, Engine, EngineError, GuestPort, Machine, MachinePlan, Usage};
 use atoll_model::MachineId;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::Notify,
+};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 /// A call of an engine.
@@ -39,6 +42,8 @@ pub enum Fault {
     Hang,
     /// A machine whose link ends at once.
     DeadLink,
+    /// It waits for [`Faulty::release`] and then does its work.
+    Hold,
 }
 
 /// Wraps an engine.
@@ -47,6 +52,7 @@ pub struct Faulty {
     faults: Mutex<VecDeque<(Step, Fault)>>,
     /// Ends every link that was given out since the last cut.
     cut: Mutex<CancellationToken>,
+    released: Notify,
 }
 
 impl fmt::Debug for Faulty {
@@ -65,7 +71,13 @@ impl Faulty {
             engine,
             faults: Mutex::default(),
             cut: Mutex::default(),
+            released: Notify::new(),
         }
+    }
+
+    /// Lets the call that is on hold go on, or the next one that is to be held.
+    pub fn release(&self) {
+        self.released.notify_one();
     }
 
     /// Ends a machine behind the back of whoever uses it.
@@ -116,6 +128,10 @@ impl Faulty {
     ) -> Result<(T, Option<Fault>), EngineError> {
         match self.due(step) {
             due @ (None | Some(Fault::DeadLink)) => Ok((call.await?, due)),
+            Some(Fault::Hold) => {
+                self.released.notified().await;
+                Ok((call.await?, None))
+            }
             Some(Fault::Before) => Err(failed(step, machine)),
             Some(Fault::NoRoom) => Err(EngineError::NoRoom("a test said so".to_owned())),
             Some(Fault::Hang) => std::future::pending().await,

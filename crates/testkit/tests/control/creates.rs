@@ -215,32 +215,27 @@ async fn too_little_memory_or_disk_is_refused_by_its_own_code() {
 #[tokio::test]
 async fn a_caller_who_goes_away_during_a_create_finds_the_sandbox_in_the_list() {
     let stack = Stack::start().await;
-    let mut events = None;
-    {
-        let mut create = std::pin::pin!(stack.control.sandbox_create(&stack.admin, CreateSandbox::default()));
+    let (control, admin) = (&stack.control, &stack.admin);
+    stack.engine.fail(Step::Restore, Fault::Hold);
+    let id = {
+        let mut create = std::pin::pin!(control.sandbox_create(admin, CreateSandbox::default()));
         // Polled until the sandbox is recorded, then dropped as a server drops the future of a client that hung up.
-        while events.is_none() {
+        loop {
             tokio::select! {
                 biased;
-                _ = &mut create => panic!("the create was answered before it was seen"),
+                _ = &mut create => panic!("the create was answered without a machine"),
                 () = tokio::task::yield_now() => {}
             }
-            let list = stack
-                .control
-                .sandbox_list(&stack.admin, &SandboxFilter::default())
-                .await
-                .unwrap();
+            let list = control.sandbox_list(admin, &SandboxFilter::default()).await.unwrap();
             if let Some(view) = list.first() {
-                events = Some(stack.control.event_follow(&stack.admin, view.id).await.unwrap());
+                break view.id;
             }
         }
-    }
-    let event = soon(events.unwrap().next()).await.unwrap();
-    assert_eq!(event.kind, "sandbox.running");
-    assert_eq!(
-        sh(&stack, event.sandbox, "echo here").await.unwrap().stdout.text,
-        "here\n"
-    );
+    };
+    let mut events = control.event_follow(admin, id).await.unwrap();
+    stack.engine.release();
+    assert_eq!(soon(events.next()).await.unwrap().kind, "sandbox.running");
+    assert_eq!(sh(&stack, id, "echo here").await.unwrap().stdout.text, "here\n");
     stack.stop().await;
 }
 
