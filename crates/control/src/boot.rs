@@ -121,6 +121,7 @@ fn thaw(row: &SandboxRow, hostname: String, mut env: BTreeMap<String, String>) -
         entropy: hex::encode(entropy.as_slice()),
         hostname,
         env,
+        cpu: row.spec.limits.cpu,
         memory_mb: row.spec.limits.memory_mb,
         pids: row.spec.limits.pids,
     })

@@ -247,11 +247,12 @@ fn spec(wanted: CreateSandbox, template: &BakedTemplate) -> Result<SandboxSpec, 
     check_env(&wanted.env)?;
     let mut metadata = wanted.metadata;
     metadata.retain(|name, _| !RESERVED_METADATA.contains(&name.as_str()));
+    let memory_mb = wanted.memory_mb.unwrap_or(template.limits.memory_mb);
     let limits = Limits {
         cpu: wanted.cpu.unwrap_or(template.limits.cpu),
-        memory_mb: wanted.memory_mb.unwrap_or(template.limits.memory_mb),
+        memory_mb,
         disk_mb: wanted.disk_mb.unwrap_or(template.limits.disk_mb),
-        pids: template.limits.pids,
+        pids: template.limits.pids.min(Limits::processes_in(memory_mb)),
     };
     limits.check()?;
     Ok(SandboxSpec {

@@ -15,6 +15,7 @@ use crate::{
     reaper::Reaper,
     thaw::Entropy,
     tree::Marks,
+    view,
 };
 
 const SPILL: &str = "/tmp/.atoll/spill";
@@ -42,6 +43,12 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new() -> Rc<Self> {
+        let group = Group::make();
+        if group.is_ours()
+            && let Err(error) = view::put_temporary_files_on_disk()
+        {
+            eprintln!("atoll-agent: /tmp stays in memory: {error}");
+        }
         let agent = Rc::new(Self {
             base_env: program::own_environment(),
             machine_env: RefCell::default(),
@@ -49,7 +56,7 @@ impl Agent {
             reaper: Rc::default(),
             marks: Marks::default(),
             entropy: Entropy::default(),
-            group: Group::make(),
+            group,
             guard: Rc::new(Guard::new()),
             spill: Rc::new(Spill::new(PathBuf::from(SPILL))),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),

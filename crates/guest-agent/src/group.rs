@@ -34,6 +34,11 @@ impl Group {
         Self(inside.ok())
     }
 
+    /// Whether the machine's kernel leaves it to the agent what programs see and may have.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Bounds the number of processes in it.
     pub(crate) fn set_limit(&self, pids: u32) -> io::Result<()> {
         match &self.0 {

@@ -24,6 +24,7 @@ mod sys;
 mod thaw;
 mod tree;
 mod users;
+mod view;
 
 use std::{io, process::ExitCode, time::Duration};
 

@@ -5,7 +5,7 @@ use std::{cell::RefCell, fs, io::Write, rc::Rc};
 use atoll_protocol::types::{GuestCode, GuestRefusal, ThawReply, ThawRequest};
 use sha2::{Digest, Sha256};
 
-use crate::{agent::Agent, refusal::refuse};
+use crate::{agent::Agent, refusal::refuse, view};
 
 const ENTROPY_BYTES: usize = 32;
 const POOL: &str = "/dev/urandom";
@@ -30,6 +30,9 @@ pub(crate) async fn thaw(agent: &Rc<Agent>, request: ThawRequest) -> Result<Thaw
         .group
         .set_limit(request.pids)
         .map_err(|error| failed("limit of processes", &error))?;
+    if agent.group.is_ours() {
+        view::show(request.cpu, request.memory_mb).map_err(|error| failed("size of the machine", &error))?;
+    }
     agent.spill.set_memory(agent.guard.limit_bytes());
     agent.machine_env.replace(request.env.clone());
     agent.entropy.mix(&entropy);

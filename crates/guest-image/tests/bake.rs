@@ -81,6 +81,7 @@ async fn shell_in_restored(engine: &Arc<dyn Engine>, baked: &BakedTemplate, comm
         entropy: hex::encode(entropy),
         hostname: "sandbox".to_owned(),
         env: baked.env.clone(),
+        cpu: baked.limits.cpu,
         memory_mb: baked.limits.memory_mb,
         pids: baked.limits.pids,
     };

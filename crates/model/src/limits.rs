@@ -22,7 +22,7 @@ pub struct Limits {
     pub memory_mb: u64,
     /// What the guest may write to its disk, in MiB; 64 to 1048576.
     pub disk_mb: u64,
-    /// Processes and threads; fixed by the template's class, not by the caller.
+    /// Processes and threads; the template's number, or fewer where the memory is small: see [`Limits::processes_in`].
     pub pids: u32,
 }
 
@@ -38,6 +38,15 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// How many processes and threads fit into so much memory: one for every 8 MiB, but 128 in any case.
+    ///
+    /// A child of an interpreter holds some 3 MiB and its engine's bookkeeping comes on top; above all, the agent must come to
+    /// its turn among as many as all want to run at once.
+    #[must_use]
+    pub fn processes_in(memory_mb: u64) -> u32 {
+        u32::try_from(memory_mb / 8).unwrap_or(u32::MAX).max(128)
+    }
+
     /// Checks that every ceiling is in its range.
     ///
     /// # Errors

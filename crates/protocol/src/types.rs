@@ -16,11 +16,18 @@ pub struct ThawRequest {
     pub hostname: String,
     /// Environment of every command and context from now on, on top of the template's.
     pub env: BTreeMap<String, String>,
+    /// Processors that programs may use and see; the default of a template when absent.
+    #[serde(default = "default_cpu")]
+    pub cpu: u32,
     /// Memory that the guest's programs may use, in MiB; the agent ends the greediest before it is passed.
     pub memory_mb: u64,
     /// Processes and threads that the guest may have; the agent ends the greediest tree before it is passed.
     #[serde(default = "default_pids")]
     pub pids: u32,
+}
+
+fn default_cpu() -> u32 {
+    atoll_model::Limits::default().cpu
 }
 
 fn default_pids() -> u32 {

@@ -204,6 +204,7 @@ impl Bake<'_> {
             entropy: hex::encode(entropy),
             hostname: recipe.name.to_string(),
             env: recipe.env.clone(),
+            cpu: recipe.size.cpu,
             memory_mb: recipe.size.memory_mb,
             pids: recipe.size.pids,
         };

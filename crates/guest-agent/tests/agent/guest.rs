@@ -67,6 +67,7 @@ impl Guest {
             entropy: "ab".repeat(32),
             hostname: "guest".to_owned(),
             env: BTreeMap::from([("MACHINE".to_owned(), "yes".to_owned())]),
+            cpu: 1,
             memory_mb,
             pids,
         };
