@@ -255,7 +255,7 @@ def test_an_idle_sandbox_is_removed_and_one_that_is_used_is_not(create: Create):
 
 @pytest.mark.fault(76)
 def test_a_command_that_has_ended_can_be_fetched_by_its_id(sandbox: Sandbox):
-    body = {"cmd": "echo the tail; exit 4"}
+    body = {"cmd": "echo the tail; exit 4", "detach": True}
     with sandbox.api.http.stream("POST", f"{sandbox.path}/exec/stream", json=body) as response:
         identity = response.headers["x-exec-id"]
         response.read()

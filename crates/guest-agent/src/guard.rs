@@ -1,7 +1,7 @@
 //! The memory guard: before the machine's limit is reached, the greediest process ends, never the agent.
 //!
 //! The engine's limit would take the whole machine. So while commands or cells run, or strays of theirs, the guard looks at
-//! the memory in use as often as it could be used up, and at the number of processes. With nothing running it sleeps.
+//! the memory in use as often as it could be used up, and at the number of threads. With nothing running it sleeps.
 
 use std::{
     cell::{Cell, RefCell},
@@ -223,19 +223,20 @@ impl Guard {
         wait_for_release(victim).await;
     }
 
-    /// Too many processes: the tree with the most of them goes, all at once, before it can grow again.
+    /// Too many processes: the tree with the most threads goes, all at once, before it can grow again. Threads, because gVisor's
+    /// group does not refuse them, and its kernel ends the whole machine at 4095 of one process.
     async fn end_most_numerous(&self) {
         let _standstill = tree::Standstill::begin();
-        let processes = tree::all_processes();
-        if !self.are_too_many(processes.len()) {
+        let mut counts: HashMap<Option<Mark>, usize> = HashMap::new();
+        for process in tree::all_processes() {
+            *counts.entry(process.mark).or_default() += tree::threads(process.pid);
+        }
+        if !self.are_too_many(counts.values().sum()) {
             return;
         }
-        let mut counts: HashMap<Mark, usize> = HashMap::new();
-        for mark in processes.into_iter().filter_map(|process| process.mark) {
-            *counts.entry(mark).or_default() += 1;
-        }
-        if let Some((mark, count)) = counts.into_iter().max_by_key(|(_, count)| *count) {
-            eprintln!("atoll-agent: too many processes: ending a tree of {count}");
+        let counts = counts.into_iter().filter_map(|(mark, count)| Some((mark?, count)));
+        if let Some((mark, count)) = counts.max_by_key(|(_, count)| *count) {
+            eprintln!("atoll-agent: too many processes: ending a tree of {count} threads");
             let limit = self.pids.get();
             self.verdicts.borrow_mut().insert(mark, Verdict::Processes { limit });
             tree::kill_tree_at_standstill(mark).await;
@@ -245,6 +246,7 @@ impl Guard {
 
 /// What one call of the kernel tells of the machine.
 struct Glance {
+    /// With their threads.
     processes: usize,
     /// Memory that is not free, in bytes.
     used: Option<u64>,

@@ -62,9 +62,9 @@ pub(crate) fn all_pids() -> Vec<Pid> {
     names.filter_map(|name| name.parse().ok().map(Pid::from_raw)).collect()
 }
 
-/// How many processes there are.
+/// How many threads there are, counted process by process.
 pub(crate) fn count() -> usize {
-    all_pids().len()
+    all_pids().into_iter().map(threads).sum()
 }
 
 /// All processes but the agent itself.
@@ -91,12 +91,24 @@ pub(crate) fn kernel_file(path: &str) -> String {
 
 /// Whether it has ended and waits to be reaped; also when it is gone.
 pub(crate) fn has_ended(pid: Pid) -> bool {
+    matches!(stat_field(pid, STATE).as_deref(), Some("Z" | "X") | None)
+}
+
+/// Threads of a process; 0 when it is gone.
+pub(crate) fn threads(pid: Pid) -> usize {
+    let field = stat_field(pid, THREADS);
+    field.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Of `/proc/PID/stat` (proc_pid_stat(5)), counted from the field that follows the command's name.
+const STATE: usize = 0;
+const THREADS: usize = 17;
+
+fn stat_field(pid: Pid, index: usize) -> Option<String> {
     let stat = kernel_file(&format!("/proc/{pid}/stat"));
-    // The command's name, in parentheses, may hold anything; the state follows the last of them.
-    let state = stat
-        .rsplit_once(')')
-        .and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, Some('Z' | 'X') | None)
+    // The command's name, in parentheses, may hold anything.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(index).map(str::to_owned)
 }
 
 /// Sends SIGKILL to every process of the tree; gives those that were there.

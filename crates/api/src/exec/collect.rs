@@ -35,6 +35,12 @@ pub(crate) async fn run(
     Json(body): Json<ExecBody>,
 ) -> ApiResult<Response> {
     let command = body.into_command()?;
+    if command.request.detach {
+        return Err(ApiError::field(
+            "detach",
+            "detach goes with exec/stream, whose header X-Exec-Id names the command",
+        ));
+    }
     let deadline = command.request.timeout;
     let work = async move {
         let ran = app

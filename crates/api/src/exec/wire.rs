@@ -44,6 +44,9 @@ pub(crate) struct ExecBody {
     /// A stream of events is never cut.
     #[schema(minimum = 0, maximum = 16_777_216)]
     pub(super) max_output_bytes: Option<u64>,
+    /// Only for a stream of events: whether the command goes on when the client goes away. The last 1 MiB of its output is kept
+    /// for `GET .../exec/{exec_id}/stream` until ten minutes after its end; nobody following it, it does not count as use.
+    pub(super) detach: Option<bool>,
 }
 
 /// A command, parsed.
@@ -81,7 +84,7 @@ impl ExecBody {
                 env: self.env.unwrap_or_default(),
                 timeout: seconds::from_seconds("timeout_seconds", self.timeout_seconds)?,
                 terminal: None,
-                detach: false,
+                detach: self.detach.unwrap_or(false),
             },
             collect: ExecCollect {
                 stdin: stdin(self.stdin, self.stdin_base64)?,
