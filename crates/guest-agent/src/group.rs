@@ -11,6 +11,8 @@ use std::{
 /// Where an engine that cannot bound the number itself mounts its `pids` controller (version 1 of that interface).
 const CONTROLLER: &str = "/sys/fs/cgroup/pids";
 const NAME: &str = "work";
+/// How many times the number of processes that a machine may have.
+const LAST_RESORT: u32 = 8;
 
 /// The group; nothing where the machine has no such controller.
 #[derive(Debug)]
@@ -39,10 +41,11 @@ impl Group {
         self.0.is_some()
     }
 
-    /// Bounds the number of processes in it.
+    /// Bounds the number of processes in it, far above what the guard allows: the kernel that has these groups keeps the memory
+    /// of each fork that it refuses until the parent ends, some 100 MiB a second when a program insists.
     pub(crate) fn set_limit(&self, pids: u32) -> io::Result<()> {
         match &self.0 {
-            Some(inside) => fs::write(&inside.limit, pids.to_string()),
+            Some(inside) => fs::write(&inside.limit, pids.saturating_mul(LAST_RESORT).to_string()),
             None => Ok(()),
         }
     }

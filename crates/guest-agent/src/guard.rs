@@ -29,12 +29,19 @@ const FILL_RATE: u64 = 4 << 30;
 const FIRST_LOOK: Duration = Duration::from_millis(15);
 const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 const LONGEST_PERIOD: Duration = Duration::from_millis(100);
-/// With only strays left.
+/// With only strays left that start no others.
 const STRAY_PERIOD: Duration = Duration::from_secs(1);
 /// How long the memory of a killed process may take to be free.
 const RELEASE_TIME: Duration = Duration::from_millis(300);
 /// No host has so few processes, and no machine that has just booted has more.
 const PROCESSES_AT_BOOT: usize = 4;
+/// Fewer processes than these leave the agent its turn, however fast they come.
+const CROWD: usize = 32;
+/// More new ones than these between two looks are an explosion.
+const GROWTH: usize = 8;
+/// How long everything stands still, and how long it runs, while it explodes.
+const STILL: Duration = Duration::from_millis(20);
+const SLICE: Duration = Duration::from_millis(5);
 /// Processes that the agent and its callers keep for themselves.
 const SPARE_PROCESSES: usize = 32;
 
@@ -92,6 +99,8 @@ pub(crate) struct Guard {
     /// Processes that wait for work between cells: zygote and kernels, and their marks.
     residents: RefCell<HashMap<Pid, Mark>>,
     zygote: Cell<Option<Pid>>,
+    /// How many processes the last look saw.
+    seen: Cell<usize>,
     /// Whether the kernel counts this machine's processes alone, and not those of a host that it shares.
     is_ours: bool,
 }
@@ -107,6 +116,7 @@ impl Guard {
             verdicts: RefCell::default(),
             residents: RefCell::default(),
             zygote: Cell::new(None),
+            seen: Cell::default(),
             is_ours: Glance::take().processes <= PROCESSES_AT_BOOT,
         }
     }
@@ -186,11 +196,35 @@ impl Guard {
             self.end_greediest(used).await;
             return SHORTEST_PERIOD;
         }
-        if self.running.get() == 0 {
+        let before = self.seen.replace(glance.processes);
+        if self.is_ours && is_exploding(before, glance.processes) {
+            self.slow_down().await;
+            return SHORTEST_PERIOD;
+        }
+        if self.running.get() == 0 && glance.processes <= before {
             return STRAY_PERIOD;
         }
         let headroom = Duration::from_micros((ceiling - used) / (FILL_RATE / 1_000_000));
         headroom.clamp(SHORTEST_PERIOD, LONGEST_PERIOD)
+    }
+
+    /// Lets everything run for short slices only, until it grows no more or is too many. Among as many as fork at once the agent
+    /// would come to its turn too late; while they stand still it is the only one.
+    async fn slow_down(&self) {
+        loop {
+            {
+                let _standstill = tree::Standstill::begin().await;
+                let crowd = Glance::take().processes;
+                if self.are_too_many(crowd) || crowd <= self.seen.replace(crowd) {
+                    break;
+                }
+                sleep(STILL).await;
+            }
+            sleep(SLICE).await;
+        }
+        if self.are_too_many(self.seen.get()) {
+            self.end_most_numerous().await;
+        }
     }
 
     fn are_too_many(&self, processes: usize) -> bool {
@@ -226,7 +260,7 @@ impl Guard {
     /// Too many processes: the tree with the most threads goes, all at once, before it can grow again. Threads, because gVisor's
     /// group does not refuse them, and its kernel ends the whole machine at 4095 of one process.
     async fn end_most_numerous(&self) {
-        let _standstill = tree::Standstill::begin();
+        let _standstill = tree::Standstill::begin().await;
         let mut counts: HashMap<Option<Mark>, usize> = HashMap::new();
         for process in tree::all_processes() {
             *counts.entry(process.mark).or_default() += tree::threads(process.pid);
@@ -242,6 +276,11 @@ impl Guard {
             tree::kill_tree_at_standstill(mark).await;
         }
     }
+}
+
+/// Whether so many processes came between two looks that the next look may come too late.
+fn is_exploding(before: usize, now: usize) -> bool {
+    now >= CROWD && now >= before + GROWTH
 }
 
 /// What one call of the kernel tells of the machine.

@@ -7,7 +7,10 @@
 use std::{cell::Cell, fs, io::Read, time::Duration};
 
 use nix::{
-    sys::signal::{Signal, kill, killpg},
+    sys::{
+        signal::{Signal, kill, killpg},
+        sysinfo::sysinfo,
+    },
     unistd::Pid,
 };
 
@@ -121,6 +124,11 @@ fn kill_members(mark: Mark) -> Vec<Pid> {
         .collect()
 }
 
+/// How many threads the kernel knows, in one call; in a machine of our own these are all that there are.
+pub(crate) fn tasks() -> Option<usize> {
+    sysinfo().ok().map(|info| info.process_count().into())
+}
+
 /// Everything in the machine but the agent stands still while this lives. One call of the kernel does it, so that it works
 /// against a tree that grows faster than it could be listed.
 ///
@@ -128,13 +136,24 @@ fn kill_members(mark: Mark) -> Vec<Pid> {
 pub(crate) struct Standstill(bool);
 
 impl Standstill {
-    pub(crate) fn begin() -> Self {
-        let is_ours = std::process::id() == 1;
-        if is_ours {
-            // An error says that there is no other process.
-            let _ = kill(EVERYONE, Signal::SIGSTOP);
+    /// A fork that is under way when its parent is stopped gives a child that runs, so everybody is told again until no more
+    /// come.
+    pub(crate) async fn begin() -> Self {
+        let standstill = Self(std::process::id() == 1);
+        if standstill.0 {
+            let mut before = None;
+            for _ in 0..STOPS {
+                // An error says that there is no other process.
+                let _ = kill(EVERYONE, Signal::SIGSTOP);
+                let now = tasks();
+                if before == now {
+                    break;
+                }
+                before = now;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
         }
-        Self(is_ours)
+        standstill
     }
 }
 
@@ -146,6 +165,8 @@ impl Drop for Standstill {
     }
 }
 
+/// How often everybody is told to stop.
+const STOPS: u32 = 100;
 const EVERYONE: Pid = Pid::from_raw(-1);
 /// How often a tree is killed as it is found, before the whole machine is stopped for it; and how often after that.
 const GENTLE_ROUNDS: u64 = 4;
@@ -171,7 +192,7 @@ pub(crate) async fn kill_tree(mark: Mark, leader: Pid) {
 pub(crate) async fn kill_tree_at_standstill(mark: Mark) {
     for round in 0..ROUNDS {
         // Anew in each round: a fork that was under way may have missed the last one.
-        let _standstill = Standstill::begin();
+        let _standstill = Standstill::begin().await;
         if is_over(&kill_members(mark)) {
             return;
         }
