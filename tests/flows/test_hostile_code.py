@@ -41,7 +41,7 @@ def test_an_attack_ends_typed_and_harms_nobody_else(
     assert time.monotonic() - started < 15
     body = response.json()
     if attack in FORK_BOMBS and body.get("code") == "sandbox_gone":
-        # gVisor gives the agent its turn too late at times, and the host's limit ends the machine; docs/operate/security.md says so.
+        # gVisor gives the agent its turn too late at times, and the host's limit ends the machine; the README says so.
         assert sandbox.refresh().status == "failed"
         return
     assert (response.status_code == 200 and body["outcome"]) or body["code"] == "timeout", body
