@@ -14,7 +14,7 @@ use crate::{
     program,
     reaper::Reaper,
     thaw::Entropy,
-    tree::Marks,
+    tree::{self, Marks},
     view,
 };
 
@@ -43,7 +43,8 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new() -> Rc<Self> {
-        let group = Group::make();
+        let kernel_is_ours = tree::kernel_is_ours();
+        let group = Group::make(kernel_is_ours);
         if group.is_ours()
             && let Err(error) = view::put_temporary_files_on_disk()
         {
@@ -57,7 +58,7 @@ impl Agent {
             marks: Marks::default(),
             entropy: Entropy::default(),
             group,
-            guard: Rc::new(Guard::new()),
+            guard: Rc::new(Guard::new(kernel_is_ours)),
             spill: Rc::new(Spill::new(PathBuf::from(SPILL))),
             scratch: RefCell::new(vec![0; SCRATCH].into_boxed_slice()),
             execs: Execs::default(),

@@ -25,10 +25,10 @@ struct Inside {
 }
 
 impl Group {
-    /// Makes the group. Only process 1 does: elsewhere the controller is the host's.
-    pub(crate) fn make() -> Self {
+    /// Makes the group. Not where the kernel, and so the controller, is a host's.
+    pub(crate) fn make(kernel_is_ours: bool) -> Self {
         let controller = Path::new(CONTROLLER);
-        if std::process::id() != 1 || !controller.join("cgroup.procs").exists() {
+        if !kernel_is_ours || !controller.join("cgroup.procs").exists() {
             return Self(None);
         }
         let inside = make_inside(&controller.join(NAME));

@@ -33,8 +33,6 @@ const LONGEST_PERIOD: Duration = Duration::from_millis(100);
 const STRAY_PERIOD: Duration = Duration::from_secs(1);
 /// How long the memory of a killed process may take to be free.
 const RELEASE_TIME: Duration = Duration::from_millis(300);
-/// No host has so few processes, and no machine that has just booted has more.
-const PROCESSES_AT_BOOT: usize = 4;
 /// Fewer processes than these leave the agent its turn, however fast they come.
 const CROWD: usize = 32;
 /// More new ones than these between two looks are an explosion.
@@ -106,7 +104,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(is_ours: bool) -> Self {
         let limits = Limits::default();
         Self {
             limit_mb: Cell::new(limits.memory_mb),
@@ -117,7 +115,7 @@ impl Guard {
             residents: RefCell::default(),
             zygote: Cell::new(None),
             seen: Cell::default(),
-            is_ours: Glance::take().processes <= PROCESSES_AT_BOOT,
+            is_ours,
         }
     }
 

@@ -129,6 +129,14 @@ pub(crate) fn tasks() -> Option<usize> {
     sysinfo().ok().map(|info| info.process_count().into())
 }
 
+/// No host has so few processes, and no machine that has just booted has more.
+const PROCESSES_AT_BOOT: usize = 4;
+
+/// Whether this machine's kernel is its own, and not that of a host that we share. To be asked before anything was started.
+pub(crate) fn kernel_is_ours() -> bool {
+    std::process::id() == 1 && tasks().is_some_and(|count| count <= PROCESSES_AT_BOOT)
+}
+
 /// Everything in the machine but the agent stands still while this lives. One call of the kernel does it, so that it works
 /// against a tree that grows faster than it could be listed.
 ///
