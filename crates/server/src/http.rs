@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, io, net::SocketAddr, time::Duration};
 
-use axum::body::Body;
+use axum::response::Response;
 use hyper::{Request, body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -11,7 +11,7 @@ use hyper_util::{
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::{gate::Gate, seat::Seats};
+use crate::{gate::Gate, leftover::lend, seat::Seats};
 
 /// How long a connection may take to send the head of a request, idle time between two requests included.
 const HEAD: Duration = Duration::from_secs(75);
@@ -58,7 +58,7 @@ impl HttpServer {
                     let gate = gate.clone();
                     let service = service_fn(move |request: Request<Incoming>| {
                         let gate = gate.clone();
-                        async move { Ok::<_, Infallible>(gate.answer(request.map(Body::new)).await) }
+                        async move { Ok::<_, Infallible>(answer(gate, request).await) }
                     });
                     let connection = builder.serve_connection_with_upgrades(TokioIo::new(seated), service);
                     let connection = open.watch(connection.into_owned());
@@ -97,6 +97,14 @@ impl HttpServer {
     }
 }
 
+async fn answer(gate: Gate, request: Request<Incoming>) -> Response {
+    let (head, body) = request.into_parts();
+    let (body, leftover) = lend(&head.headers, body);
+    let response = gate.answer(Request::from_parts(head, body)).await;
+    leftover.throw_away(response.status()).await;
+    response
+}
+
 /// HTTP/1.1 connections, bounded; upgrades are for WebSockets.
 fn connections() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
@@ -107,4 +115,57 @@ fn connections() -> auto::Builder<TokioExecutor> {
         .max_buf_size(READ_BUFFER)
         .max_headers(MAX_HEADERS);
     builder
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, routing::put};
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpStream,
+    };
+
+    use http::StatusCode;
+
+    use super::*;
+
+    /// What a client that first sends everything and only then reads is told.
+    async fn told(head: &str, body: usize) -> String {
+        let server = HttpServer::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = server.address().unwrap();
+        let gate = Gate::closed("starting");
+        gate.admit(Router::new().route("/full", put(|| async { StatusCode::INSUFFICIENT_STORAGE })));
+        gate.ready();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(server.run(gate, stop.clone(), Duration::from_secs(1)));
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&vec![b'x'; body]).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        stop.cancel();
+        serving.await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_refusal_reaches_a_client_that_sends_its_body_first() {
+        let head = format!(
+            "PUT /full HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            64 << 20
+        );
+        assert!(told(&head, 64 << 20).await.starts_with("HTTP/1.1 507"));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_never_comes_is_not_waited_for_long() {
+        let head = "PUT /full HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: 100\r\n\r\n";
+        assert!(told(head, 10).await.starts_with("HTTP/1.1 507"));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_continue_is_refused_without_one() {
+        let head = "PUT /full HTTP/1.1\r\nHost: here\r\nConnection: close\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n";
+        assert!(told(head, 0).await.starts_with("HTTP/1.1 507"));
+    }
 }

@@ -9,6 +9,7 @@ pub mod engines;
 mod first_key;
 mod gate;
 mod http;
+mod leftover;
 pub mod logging;
 pub mod run;
 mod seat;
