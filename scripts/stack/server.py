@@ -94,8 +94,8 @@ class Server:
 
     def start(self, patience: float = FIRST_START) -> Server:
         """Starts it, on the same port as before if there was one, and waits until it answers."""
-        self.state.mkdir(parents=True, exist_ok=True)
-        self.config_home.mkdir(exist_ok=True)
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.config_home.mkdir(mode=0o700, exist_ok=True)
         self.port = self.port or free_port()
         arguments = ["--state-dir", str(self.state), "--listen", f"127.0.0.1:{self.port}"]
         with self.log.open("ab") as log:

@@ -8,7 +8,7 @@
 //! - [`ProcessId`]: a process that outlives us, told apart from a later one that got the same number.
 //! - [`Cgroups`]: limits and usage, on version 1 and 2.
 //! - [`FifoPort`]: two FIFOs as one duplex stream that survives us.
-//! - [`mounts`], [`disk`], [`image`], [`lock`]: the small rest.
+//! - [`mounts`], [`disk`], [`image`], [`lock`], [`private`]: the small rest.
 
 mod affinity;
 mod cgroup;
@@ -18,6 +18,7 @@ mod fifo;
 pub mod image;
 pub mod lock;
 pub mod mounts;
+pub mod private;
 mod process;
 mod program;
 mod sys;

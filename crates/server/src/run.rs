@@ -1,9 +1,8 @@
 //! The server from its start to its end, in the order in which things happen.
 
 use std::{
-    fs, io,
+    io,
     net::SocketAddr,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -12,7 +11,7 @@ use std::{
 use atoll_api::ApiConfig;
 use atoll_control::{Control, ControlConfig};
 use atoll_engine::{Engine, EngineError};
-use atoll_host::lock::FileLock;
+use atoll_host::{lock::FileLock, private};
 use atoll_model::Refusal;
 use atoll_store::{Store, StoreError};
 use atoll_template::{GuestImage, RecipeFolder, TemplateError, Templates, TemplatesConfig};
@@ -172,7 +171,10 @@ impl Claimed {
         tracing::info!(%address, state_dir = %settings.state_dir.display(), "listening");
 
         let parts = parts(&settings).await?;
-        let store = Store::open(&settings.state_dir.join("atoll.db")).await?;
+        let database = settings.state_dir.join("atoll.db");
+        // The files that SQLite keeps beside it take its mode.
+        private::file(&database).map_err(state_dir(&database))?;
+        let store = Store::open(&database).await?;
         let templates = open_templates(&settings, &parts)?;
         let control = control_config(&settings);
         let started = Control::start(control, store, Arc::clone(&parts.engine), templates.clone()).await?;
@@ -226,14 +228,13 @@ fn control_config(settings: &Settings) -> ControlConfig {
     }
 }
 
-/// The folder holds hashed keys and everything that sandboxes wrote: nobody but its owner looks into it.
+/// Nobody but its owner looks into a folder that we make. One that the operator made keeps its mode: what is worth hiding in
+/// it has modes of its own.
 fn make_private(path: &Path) -> Result<(), ServeError> {
-    let new = !path.is_dir();
-    fs::create_dir_all(path).map_err(state_dir(path))?;
-    if new {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(state_dir(path))?;
+    if path.is_dir() {
+        return Ok(());
     }
-    Ok(())
+    private::folder(path).map_err(state_dir(path))
 }
 
 fn state_dir(path: &Path) -> impl Fn(io::Error) -> ServeError + '_ {

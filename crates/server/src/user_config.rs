@@ -4,12 +4,12 @@
 //! alone. The server writes it once, with the first key, and never replaces the key of another server.
 
 use std::{
-    fs::{self, DirBuilder, Permissions},
+    fs,
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
+use atoll_host::private;
 use serde::{Deserialize, Serialize};
 
 use crate::secret::Secret;
@@ -91,13 +91,7 @@ impl UserConfig {
     /// Puts the whole file in place at once, mode 0600, in a folder of mode 0700 when it has to be made.
     fn write(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        if let Some(above) = folder.parent() {
-            fs::create_dir_all(above)?;
-        }
-        match DirBuilder::new().mode(0o700).create(folder) {
-            Err(failed) if failed.kind() != io::ErrorKind::AlreadyExists => return Err(failed),
-            _ => fs::set_permissions(folder, Permissions::from_mode(0o700))?,
-        }
+        private::folder(folder)?;
         let exposed = ExposedConfig {
             url: self.url.as_deref(),
             api_key: self.api_key.as_ref().map(Secret::expose),
@@ -126,6 +120,8 @@ struct ExposedConfig<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {

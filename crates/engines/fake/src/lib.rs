@@ -18,7 +18,9 @@ use async_trait::async_trait;
 use atoll_engine::{
     AGENT_PATH, Capabilities, Engine, EngineError, ExitWatch, Machine, MachineExit, MachinePlan, Usage,
 };
-use atoll_host::{Cgroup, CgroupLimits, Cgroups, FifoPort, ProcessId, ProcessWatch, Program, disk, make_fifos};
+use atoll_host::{
+    Cgroup, CgroupLimits, Cgroups, FifoPort, ProcessId, ProcessWatch, Program, disk, make_fifos, private,
+};
 use atoll_model::{Isolation, MachineId};
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +50,7 @@ impl Fake {
     /// [`EngineError::Host`] when the folder or the control groups cannot be made.
     pub fn new(state_dir: &Path) -> Result<Self, EngineError> {
         let machines = state_dir.join("machines");
-        fs::create_dir_all(&machines).map_err(host("making the machines folder"))?;
+        private::folder(&machines).map_err(host("making the machines folder"))?;
         let owner = state_dir.canonicalize().map_err(host("resolving the state folder"))?;
         Ok(Self {
             capabilities: Capabilities {
@@ -145,6 +147,13 @@ fn exit_watch(watch: ProcessWatch) -> ExitWatch {
 fn host(context: impl Into<String>) -> impl FnOnce(io::Error) -> EngineError {
     let context = context.into();
     move |source| EngineError::Host { context, source }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        // A group that is left is empty or has machines in it, and is found again by the next one.
+        drop(self.cgroups.close());
+    }
 }
 
 #[async_trait]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use atoll_engine::EngineError;
-use atoll_host::{image, mounts};
+use atoll_host::{image, mounts, private};
 use tokio::sync::Mutex;
 
 use crate::folder::{MachineFolder, host};
@@ -33,7 +33,7 @@ enum Bound {
 impl Disks {
     /// Finds out what can bound disks here.
     pub(crate) fn open(blanks: PathBuf, by_runsc: bool) -> Result<Self, EngineError> {
-        std::fs::create_dir_all(&blanks).map_err(host("making the folder of empty disks"))?;
+        private::folder(&blanks).map_err(host("making the folder of empty disks"))?;
         let bound = if by_runsc {
             Bound::Runsc
         } else if Path::new("/dev/loop-control").exists() && image::is_formatter_installed() {

@@ -24,13 +24,14 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use atoll_engine::{Capabilities, Engine, EngineError, Machine, MachinePlan, Usage};
-use atoll_host::{Cgroups, CpuSet, disk};
+use atoll_host::{Cgroups, CpuSet, disk, private};
 use atoll_model::{Isolation, MachineId};
 
 use crate::{
     disks::Disks,
     folder::{MachineFolder, host},
     runsc::Runsc,
+    short_path::ShortPath,
     start::Origin,
     turns::Turns,
 };
@@ -62,7 +63,7 @@ struct Shared {
     runsc: Runsc,
     machines: PathBuf,
     /// The same folder under a path that leaves room for the name of a socket.
-    runsc_roots: PathBuf,
+    runsc_roots: ShortPath,
     cgroups: Cgroups,
     disks: Disks,
     turns: Turns,
@@ -77,7 +78,7 @@ impl Gvisor {
     /// [`EngineError::Host`] when the state folder cannot be made.
     pub async fn new(config: GvisorConfig) -> Result<Self, EngineError> {
         let runsc = Runsc::find(config.runsc).await?;
-        std::fs::create_dir_all(config.state_dir.join("machines")).map_err(host("making the machines folder"))?;
+        private::folder(&config.state_dir.join("machines")).map_err(host("making the machines folder"))?;
         let state = config
             .state_dir
             .canonicalize()
@@ -99,7 +100,7 @@ impl Gvisor {
         };
         let shared = Shared {
             runsc,
-            runsc_roots: short_path::of(&machines).map_err(host("naming the machines folder shortly"))?,
+            runsc_roots: ShortPath::to(&machines).map_err(host("naming the machines folder shortly"))?,
             machines,
             cgroups,
             disks,
@@ -115,7 +116,19 @@ impl Gvisor {
 
 impl Shared {
     fn folder(&self, id: &MachineId) -> MachineFolder {
-        MachineFolder::new(self.machines.join(id.as_str()), &self.runsc_roots.join(id.as_str()))
+        MachineFolder::new(
+            self.machines.join(id.as_str()),
+            &self.runsc_roots.path().join(id.as_str()),
+        )
+    }
+}
+
+impl Drop for Shared {
+    /// What stands for this state folder outside of it goes, unless machines live on.
+    fn drop(&mut self) {
+        if let Err(error) = self.cgroups.close() {
+            tracing::warn!(%error, "the control group could not be removed");
+        }
     }
 }
 

@@ -65,10 +65,12 @@ impl Cgroups {
         let name = &format!("{prefix}-{:08x}", digest(owner));
         let mounts = fs::read_to_string("/proc/self/mounts")?;
         let layout = match v2::usable_root(&mounts)? {
-            Some(root) => Layout::V2(v2::prepare_parent(&root, name)?),
-            None => Layout::V1(v1::Hierarchies::find(&mounts)?.below(name)?),
+            Some(root) => Layout::V2(root.join(name)),
+            None => Layout::V1(v1::Hierarchies::find(&mounts)?.child(name)),
         };
-        Ok(Self { layout })
+        let parent = Self { layout };
+        parent.layout.make_as_parent()?;
+        Ok(parent)
     }
 
     /// The group of that name, whether it exists or not.
@@ -82,6 +84,18 @@ impl Cgroups {
         }
     }
 
+    /// Removes the parent group, unless there are groups in it: a later owner of the same name makes it anew.
+    ///
+    /// # Errors
+    /// Whatever the kernel refused.
+    pub fn close(&self) -> io::Result<()> {
+        Cgroup {
+            layout: self.layout.clone(),
+        }
+        .remove()
+        .map(drop)
+    }
+
     /// The names of all groups that exist, even if only in part.
     ///
     /// # Errors
@@ -89,7 +103,11 @@ impl Cgroups {
     pub fn names(&self) -> io::Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         for folder in self.layout.folders() {
-            for entry in fs::read_dir(folder)? {
+            let entries = match fs::read_dir(folder) {
+                Err(error) if is_gone(&error) => continue,
+                other => other?,
+            };
+            for entry in entries {
                 let entry = entry?;
                 if entry.file_type()?.is_dir() {
                     names.extend(entry.file_name().into_string().ok());
@@ -113,7 +131,14 @@ impl Cgroup {
     /// [`io::ErrorKind::AlreadyExists`] when any part of it exists; else whatever the kernel refused.
     pub fn create(&self, limits: &CgroupLimits) -> io::Result<()> {
         for folder in self.layout.folders() {
-            fs::create_dir(folder)?;
+            match fs::create_dir(folder) {
+                // Another owner of the parent has just removed it; see `Cgroups::close`.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.layout.parent()?.make_as_parent()?;
+                    fs::create_dir(folder)?;
+                }
+                other => other?,
+            }
         }
         self.limit(limits)
     }
@@ -248,6 +273,23 @@ impl Cgroup {
 }
 
 impl Layout {
+    /// Makes the group if it is not there, so that it can have children with limits.
+    fn make_as_parent(&self) -> io::Result<()> {
+        match self {
+            Self::V1(hierarchies) => hierarchies.folders().try_for_each(fs::create_dir_all),
+            Self::V2(folder) => v2::make_as_parent(folder),
+        }
+    }
+
+    /// The group around this one.
+    fn parent(&self) -> io::Result<Self> {
+        let of = |folder: &Path| Ok(folder.parent().ok_or(io::ErrorKind::InvalidInput)?.to_owned());
+        Ok(match self {
+            Self::V1(hierarchies) => Self::V1(hierarchies.try_map(of)?),
+            Self::V2(folder) => Self::V2(of(folder)?),
+        })
+    }
+
     fn folders(&self) -> impl Iterator<Item = &PathBuf> {
         match self {
             Self::V1(hierarchies) => hierarchies.folders(),

@@ -1,7 +1,7 @@
 //! Version 1: one directory for each controller.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -66,13 +66,14 @@ impl Hierarchies {
         )
     }
 
-    /// The same one level deeper, made where missing.
-    pub(super) fn below(&self, name: &str) -> io::Result<Self> {
-        let child = self.child(name);
-        for folder in &child.distinct {
-            fs::create_dir_all(folder)?;
-        }
-        Ok(child)
+    /// The same with another folder in place of each.
+    pub(super) fn try_map(&self, folder: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Result<Self> {
+        Ok(Self::new(
+            folder(&self.cpu)?,
+            folder(&self.cpuacct)?,
+            folder(&self.memory)?,
+            folder(&self.pids)?,
+        ))
     }
 
     pub(super) fn folders(&self) -> std::slice::Iter<'_, PathBuf> {

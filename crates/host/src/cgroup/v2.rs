@@ -26,14 +26,13 @@ pub(super) fn usable_root(mounts: &str) -> io::Result<Option<PathBuf>> {
     Ok(CONTROLLERS.iter().all(has).then_some(root))
 }
 
-/// Makes the parent group, with the controllers switched on for its children.
-pub(super) fn prepare_parent(root: &Path, name: &str) -> io::Result<PathBuf> {
-    let parent = root.join(name);
+/// Makes a group below the root, with the controllers switched on for its children.
+pub(super) fn make_as_parent(parent: &Path) -> io::Result<()> {
+    let root = parent.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let switch_on = CONTROLLERS.map(|name| format!("+{name}")).join(" ");
     write(root, "cgroup.subtree_control", &switch_on)?;
-    fs::create_dir_all(&parent)?;
-    write(&parent, "cgroup.subtree_control", &switch_on)?;
-    Ok(parent)
+    fs::create_dir_all(parent)?;
+    write(parent, "cgroup.subtree_control", &switch_on)
 }
 
 pub(super) fn limit(folder: &Path, limits: &CgroupLimits) -> io::Result<()> {
