@@ -21,7 +21,7 @@ pub(crate) struct App {
     pub(crate) meter: Meter,
 }
 
-/// The caller, once its key was found good. Taken before the body, so that a stranger's body is never read.
+/// The caller, once its key was found good. Taken before the body, so that a stranger's body is never looked at.
 #[derive(Debug)]
 pub(crate) struct Authenticated(pub(crate) Caller);
 

@@ -6,7 +6,7 @@ use atoll_model::{GoneReason, Refusal, SandboxId, Scope, State};
 
 use crate::{Caller, Control, SandboxFilter, SandboxView, refusal, view};
 
-/// The most sandboxes that one list holds; far above what a host can hold alive.
+/// The most sandboxes that one list holds.
 const MAX_LISTED: u32 = 10_000;
 
 impl Control {

@@ -20,6 +20,8 @@ use tokio::{sync::oneshot, time::timeout};
 
 /// Bytes thrown away at most; a client that announces more is not waited for.
 const MOST: u64 = 256 << 20;
+/// The same of somebody who showed no valid key.
+const MOST_OF_A_STRANGER: u64 = 1 << 20;
 /// How long it may take in all.
 const WHOLE: Duration = Duration::from_secs(5);
 /// How long it may stand still.
@@ -93,20 +95,24 @@ impl Leftover {
     pub(crate) async fn throw_away(self, answer: StatusCode) {
         let refused = answer.is_client_error() || answer.is_server_error();
         if let Some(unread) = self.0.filter(|_| refused) {
+            let most = match answer {
+                StatusCode::UNAUTHORIZED => MOST_OF_A_STRANGER,
+                _ => MOST,
+            };
             // Running out of time is one of the bounds.
-            drop(timeout(WHOLE, read(unread)).await);
+            drop(timeout(WHOLE, read(unread, most)).await);
         }
     }
 }
 
-async fn read(unread: oneshot::Receiver<Incoming>) {
+async fn read(unread: oneshot::Receiver<Incoming>, most: u64) {
     let Ok(mut body) = unread.await else {
         return;
     };
     let mut total = 0;
     while let Ok(Some(Ok(frame))) = timeout(STALL, body.frame()).await {
         total += frame.data_ref().map_or(0, Bytes::len) as u64;
-        if total > MOST {
+        if total > most {
             break;
         }
     }

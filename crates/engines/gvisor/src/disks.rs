@@ -14,7 +14,7 @@ use crate::folder::{MachineFolder, host};
 /// The disks of machines.
 #[derive(Debug)]
 pub(crate) struct Disks {
-    /// Holds an empty image of each size that was ever asked for.
+    /// Holds an empty image of each size class that was ever asked for.
     blanks: PathBuf,
     bound: Bound,
     formatting: Mutex<()>,
@@ -73,6 +73,7 @@ impl Disks {
         if self.bound != Bound::Image {
             return Ok(None);
         }
+        let mib = size_class(mib);
         let blank = self.blanks.join(format!("{mib}.img"));
         if blank.exists() {
             return Ok(Some(blank));
@@ -107,5 +108,30 @@ impl Disks {
             mounts::unmount(&mount)?;
         }
         Ok(())
+    }
+}
+
+/// The size that an image has when `mib` are asked for: at most a quarter more. Each size costs the host an empty image for
+/// good, so there are few: four between a power of two and the next.
+fn size_class(mib: u64) -> u64 {
+    let step = (mib.next_power_of_two() / 8).max(1);
+    mib.next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_has_what_was_asked_for_and_there_are_few_sizes() {
+        let classes: BTreeSet<u64> = (64..=1_048_576).map(size_class).collect();
+        assert_eq!(classes.len(), 57);
+        for mib in [64, 65, 100, 128, 256, 1000, 8192, 1_048_576] {
+            let class = size_class(mib);
+            assert!((mib..=mib + mib / 4).contains(&class), "{mib}: {class}");
+        }
+        assert_eq!([64, 128, 256, 8192].map(size_class), [64, 128, 256, 8192]);
     }
 }

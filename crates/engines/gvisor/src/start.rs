@@ -77,9 +77,11 @@ pub(crate) async fn machine_running(
         // The child comes first: if nobody takes this, it is killed before others have their turn.
         Ok::<_, EngineError>((child, folder, turn))
     });
-    let (mut child, folder, _turn) = launching
+    let (child, folder, _turn) = launching
         .await
         .map_err(|error| host("starting runsc")(io::Error::other(error)))??;
+    // Declared last and so dropped first: whoever has the next turn finds it killed.
+    let mut child = child;
     let finished = child.finish().await;
     shared.runsc.check(finished, action, &id, &folder)?;
     take_over(shared, id, &folder, cpu)
