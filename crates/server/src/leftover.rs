@@ -20,8 +20,8 @@ use tokio::{sync::oneshot, time::timeout};
 
 /// Bytes thrown away at most; a client that announces more is not waited for.
 const MOST: u64 = 256 << 20;
-/// The same of somebody who showed no valid key.
-const MOST_OF_A_STRANGER: u64 = 1 << 20;
+/// The same of somebody who showed no valid key, or whose body was refused for its size: that is refused early.
+const LITTLE: u64 = 1 << 20;
 /// How long it may take in all.
 const WHOLE: Duration = Duration::from_secs(5);
 /// How long it may stand still.
@@ -96,7 +96,7 @@ impl Leftover {
         let refused = answer.is_client_error() || answer.is_server_error();
         if let Some(unread) = self.0.filter(|_| refused) {
             let most = match answer {
-                StatusCode::UNAUTHORIZED => MOST_OF_A_STRANGER,
+                StatusCode::UNAUTHORIZED | StatusCode::PAYLOAD_TOO_LARGE => LITTLE,
                 _ => MOST,
             };
             // Running out of time is one of the bounds.
