@@ -158,6 +158,7 @@ impl Standstill {
                     break;
                 }
                 before = now;
+                // The kernel tells nobody when the last fork is through.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }

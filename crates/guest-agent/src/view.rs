@@ -21,7 +21,7 @@ const SHOWN_PROCESSORS: &str = "/run/atoll/processors";
 
 /// Puts `/tmp` on the machine's disk. To be called before anything uses it.
 pub(crate) fn put_temporary_files_on_disk() -> io::Result<()> {
-    if mounted("tmpfs", TEMPORARY) {
+    if mounted("tmpfs", TEMPORARY)? {
         umount2(TEMPORARY, MntFlags::empty())?;
     }
     Ok(())
@@ -73,7 +73,7 @@ fn bind_to(processors: u32) -> io::Result<()> {
 
 /// Only while it is empty: what somebody keeps there is worth more than its bound.
 fn size_shared_memory(memory_mb: u64) -> io::Result<()> {
-    if !mounted("tmpfs", SHARED_MEMORY) || fs::read_dir(SHARED_MEMORY)?.next().is_some() {
+    if !mounted("tmpfs", SHARED_MEMORY)? || fs::read_dir(SHARED_MEMORY)?.next().is_some() {
         return Ok(());
     }
     umount2(SHARED_MEMORY, MntFlags::empty())?;
@@ -89,11 +89,12 @@ fn size_shared_memory(memory_mb: u64) -> io::Result<()> {
 }
 
 /// Whether the last mount at that place is of that kind.
-fn mounted(kind: &str, at: &str) -> bool {
-    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+fn mounted(kind: &str, at: &str) -> io::Result<bool> {
+    let mounts = fs::read_to_string("/proc/mounts")?;
+    // The first field is the device (proc_pid_mounts(5)).
     let mut found = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
         (fields.next()? == at).then(|| fields.next() == Some(kind))
     });
-    found.next_back().unwrap_or(false)
+    Ok(found.next_back().unwrap_or(false))
 }

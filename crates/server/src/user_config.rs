@@ -88,7 +88,7 @@ impl UserConfig {
         })
     }
 
-    /// Puts the whole file in place at once, mode 0600, in a folder of mode 0700 when it has to be made.
+    /// Puts the whole file in place at once, mode 0600, in a folder of mode 0700.
     fn write(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         private::folder(folder)?;
