@@ -1,12 +1,16 @@
 //! The cases. Each is a promise of [`Engine`](crate::Engine) or [`Capabilities`](crate::Capabilities).
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use atoll_model::{Limits, MachineId, SandboxId};
 use futures_util::future::join_all;
 
 use super::{Bench, LIMITS, Lab, Talk, traces::kill_all, victim};
-use crate::{Engine, EngineError};
+use crate::{AGENT_PATH, Engine, EngineError, GUEST_DIR};
 
 /// For what must come soon; far more than a slow machine needs.
 const SOON: Duration = Duration::from_secs(60);
@@ -80,6 +84,40 @@ pub async fn two_restores_and_their_parent_are_independent<L: Lab>() {
         assert_eq!(machine.ask("read /word").await, number.to_string());
     }
     bench.finish().await;
+}
+
+/// Root inside may mount the guest folder anew, but what machines share stays as it is.
+pub async fn what_machines_share_cannot_be_changed_from_inside<L: Lab>() {
+    let bench = Bench::<L>::new().await;
+    if bench.engine.capabilities().isolation == atoll_model::Isolation::None {
+        return bench.finish().await;
+    }
+    let before = folder_contents(&bench.plan().guest_dir);
+    let snapshot = bench.snapshot_with("shared").await;
+    for mut machine in [bench.boot().await, bench.restore(&snapshot).await] {
+        // Whether it is refused here or at the write is the engine's business.
+        machine.ask(&format!("writable {GUEST_DIR}")).await;
+        let file = format!("{GUEST_DIR}/planted");
+        assert_ne!(machine.ask(&format!("write {file} planted")).await, "ok");
+        assert_ne!(machine.ask(&format!("write {AGENT_PATH} planted")).await, "ok");
+        assert_eq!(machine.ask("write /own planted").await, "ok");
+    }
+    assert_eq!(folder_contents(&bench.plan().guest_dir), before);
+    assert!(
+        !bench.plan().rootfs.join("own").exists(),
+        "a machine's own writes are its own"
+    );
+    bench.finish().await;
+}
+
+fn folder_contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let entries = std::fs::read_dir(folder).expect("the folder can be listed");
+    let read = |entry: std::io::Result<std::fs::DirEntry>| {
+        let path = entry.expect("an entry").path();
+        let contents = std::fs::read(&path).expect("a file");
+        (path, contents)
+    };
+    entries.map(read).collect()
 }
 
 /// A snapshot is taken with one size and restored with another: the new one counts.

@@ -57,6 +57,7 @@ fn main() {
             ["memory"] => total_memory(),
             ["processors"] => thread::available_parallelism().map_or_else(|error| error.to_string(), |n| n.to_string()),
             ["fork"] => fork(),
+            ["writable", path] => mount_writable(path),
             ["interfaces"] => interfaces(),
             ["exit"] => return,
             _ => "what".to_owned(),
@@ -65,6 +66,23 @@ fn main() {
         if writeln!(output, "{answer}").and_then(|()| output.flush()).is_err() {
             return;
         }
+    }
+}
+
+unsafe extern "C" {
+    /// mount(2).
+    fn mount(source: *const i8, target: *const i8, kind: *const i8, flags: u64, data: *const i8) -> i32;
+}
+
+/// Mounts what is there once more, without "read-only".
+fn mount_writable(path: &str) -> String {
+    const REMOUNT: u64 = 32;
+    let Ok(target) = std::ffi::CString::new(path) else { return "a NUL byte".to_owned() };
+    let none = std::ptr::null();
+    // SAFETY: the only pointer that is not null is a C string that lives until the call is over.
+    match unsafe { mount(none, target.as_ptr(), none, REMOUNT, none) } {
+        0 => "ok".to_owned(),
+        _ => io::Error::last_os_error().to_string(),
     }
 }
 

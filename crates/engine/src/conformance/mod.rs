@@ -108,6 +108,7 @@ macro_rules! conformance_tests {
             a_booted_machine_answers_and_has_no_network
             a_snapshot_and_its_restore_carry_memory_and_disk
             two_restores_and_their_parent_are_independent
+            what_machines_share_cannot_be_changed_from_inside
             a_restore_takes_its_own_memory_limit
             the_guest_sees_its_limits
             a_full_disk_is_told_and_the_machine_goes_on

@@ -141,7 +141,7 @@ fn launch(shared: &Shared, plan: &MachinePlan, origin: &Origin, folder: &Machine
         let (input, output) = FifoPort::guest_end(folder.path())?;
         runsc.stdin(input).stdout(output);
         runsc.cgroup(&shared.cgroups.group(plan.id.as_str()))?;
-        runsc.enclosure(memory_view(folder)?);
+        runsc.enclosure(host_view(plan, folder)?);
         if plan.limits.cpu < shared.host_cpus {
             runsc.cpus(CpuSet::choose(plan.limits.cpu, next_cpu())?);
         }
@@ -153,15 +153,32 @@ fn launch(shared: &Shared, plan: &MachinePlan, origin: &Origin, folder: &Machine
         .map_err(|error| host("starting runsc")(io::Error::other(error)))
 }
 
+/// The host as gVisor sees it.
+///
 /// `runsc` takes the guest's total memory from its own control group or else from the host. The group's limit has our headroom
 /// in it, so it is shown a host that has exactly the guest's memory. The size of `/dev/shm` follows from it, too.
-fn memory_view(folder: &MachineFolder) -> io::Result<Enclosure> {
+///
+/// What machines share is read-only for the host's kernel as well: root inside may mount the guest folder anew without
+/// `ro`, and gVisor's file server would then write to it, for every other sandbox to run.
+fn host_view(plan: &MachinePlan, folder: &MachineFolder) -> io::Result<Enclosure> {
     let mut view = Enclosure::new();
     view.mount(MountAction::Bind {
         from: &folder.meminfo(),
         at: Path::new("/proc/meminfo"),
         read_only: true,
     })?;
+    let mut shared = vec![&plan.guest_dir];
+    // The probe's is the host's own root, below which the machine's own folder must be writable.
+    if plan.rootfs != Path::new("/") {
+        shared.push(&plan.rootfs);
+    }
+    for from in shared {
+        view.mount(MountAction::Bind {
+            from,
+            at: from,
+            read_only: true,
+        })?;
+    }
     Ok(view)
 }
 
