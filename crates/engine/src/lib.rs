@@ -197,7 +197,9 @@ pub trait Engine: Send + Sync + 'static {
     /// What a machine used so far.
     async fn usage(&self, machine: &MachineId) -> Result<Usage, EngineError>;
 
-    /// Freezes a machine in memory.
+    /// Freezes a machine in memory: it uses no processor time until [`resume`](Engine::resume), and nothing it held is lost.
+    /// `Ok` when it is frozen already. After an error, or when dropped before its end, the machine may be frozen or not: the
+    /// caller resumes it. It can be adopted and stopped as it is.
     async fn pause(&self, _machine: &MachineId) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: self.name(),
@@ -205,7 +207,7 @@ pub trait Engine: Send + Sync + 'static {
         })
     }
 
-    /// Lets a frozen machine go on.
+    /// Lets a frozen machine go on. `Ok` when it does already.
     async fn resume(&self, _machine: &MachineId) -> Result<(), EngineError> {
         Err(EngineError::Unsupported {
             engine: self.name(),

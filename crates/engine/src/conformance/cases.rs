@@ -362,6 +362,65 @@ pub async fn usage_grows_with_work<L: Lab>() {
     bench.finish().await;
 }
 
+/// [`Engine::pause`] stops it in the middle of its work, [`Engine::resume`] lets it go on with that; both may be repeated.
+pub async fn a_paused_machine_stands_still_and_goes_on<L: Lab>() {
+    let bench = Bench::<L>::new().await;
+    if bench.engine.capabilities().pause {
+        let mut machine = bench.boot().await;
+        machine.say("spin 200").await;
+        let used = async || {
+            bench
+                .engine
+                .usage(&machine.id)
+                .await
+                .expect("it can be asked")
+                .cpu_micros
+        };
+        for _ in 0..2 {
+            bench.engine.pause(&machine.id).await.expect("it is paused");
+        }
+        let before = used().await;
+        // Long enough for what does not stand still to be done with its work.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        assert_eq!(used().await, before, "it does not work while it is paused");
+        for _ in 0..2 {
+            bench.engine.resume(&machine.id).await.expect("it is resumed");
+        }
+        assert_eq!(soon("the end of its work", machine.ask("set word still")).await, "ok");
+        assert_eq!(
+            machine.ask("get word").await,
+            "ok",
+            "the answers are those to what was said, in order"
+        );
+    }
+    bench.finish().await;
+}
+
+/// A machine that is paused survives its server, goes on after it, and can be stopped as it is.
+pub async fn a_paused_machine_is_adopted_and_stopped<L: Lab>() {
+    let bench = Bench::<L>::new().await;
+    if bench.engine.capabilities().pause {
+        let mut machine = bench.boot().await;
+        machine.ask("set word kept").await;
+        let id = machine.id.clone();
+        bench.engine.pause(&id).await.expect("it is paused");
+        drop(machine);
+        let engine = bench.engine_after_restart().await;
+        let adopted = engine.adopt(&id).await.expect("it can be adopted").expect("it lives");
+        let mut adopted = Talk::with(adopted);
+        engine.resume(&id).await.expect("it is resumed");
+        assert_eq!(soon("an answer", adopted.ask("get word")).await, "kept");
+        engine.pause(&id).await.expect("it is paused again");
+        soon("its end", engine.stop(&id)).await.expect("it stops");
+        soon("the end of the machine", &mut adopted.exited).await;
+        let never = bench.plan().id;
+        for missing in [engine.pause(&never).await, engine.resume(&never).await] {
+            assert!(matches!(missing, Err(EngineError::NoMachine(named)) if named == never));
+        }
+    }
+    bench.finish().await;
+}
+
 /// Asking about a machine that does not exist is told as that.
 pub async fn a_machine_that_is_not_there_is_named<L: Lab>() {
     let bench = Bench::<L>::new().await;
@@ -378,7 +437,11 @@ pub async fn a_server_killed_while_it_starts_machines_loses_none<L: Lab>() {
     let bench = Bench::<L>::new().await;
     let snapshot = bench.snapshot_with("crash").await;
     let mut adopted = 0;
-    for millis in [40, 80, 120, 170, 230, 300, 400, 600, 1500] {
+    for millis in [40, 80, 120, 170, 230, 300, 400, 600, 1500, 6000, 24_000] {
+        // The long ones are for a host so busy that none has come to have a machine.
+        if millis > 1500 && adopted > 0 {
+            break;
+        }
         let mut server = victim::start(bench.state(), &snapshot, &bench.plan().guest_dir);
         tokio::time::sleep(Duration::from_millis(millis)).await;
         server.kill().expect("the server can be killed");

@@ -124,6 +124,8 @@ macro_rules! conformance_tests {
             the_inventory_is_complete
             twenty_restores_at_once_all_answer
             usage_grows_with_work
+            a_paused_machine_stands_still_and_goes_on
+            a_paused_machine_is_adopted_and_stopped
             a_machine_that_is_not_there_is_named
             a_server_killed_while_it_starts_machines_loses_none
         );

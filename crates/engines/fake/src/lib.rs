@@ -52,17 +52,18 @@ impl Fake {
         let machines = state_dir.join("machines");
         private::folder(&machines).map_err(host("making the machines folder"))?;
         let owner = state_dir.canonicalize().map_err(host("resolving the state folder"))?;
+        let cgroups = Cgroups::open("atoll-fake", &owner).map_err(host("opening control groups"))?;
         Ok(Self {
             capabilities: Capabilities {
                 isolation: Isolation::None,
                 version: "fake 1".to_owned(),
                 snapshot_running: true,
                 memory_snapshot: false,
-                pause: false,
+                pause: cgroups.can_freeze(),
                 disk_limit: true,
                 warnings: vec!["the fake engine isolates nothing; it is for tests".to_owned()],
             },
-            cgroups: Cgroups::open("atoll-fake", &owner).map_err(host("opening control groups"))?,
+            cgroups,
             machines,
         })
     }
@@ -149,6 +150,15 @@ fn host(context: impl Into<String>) -> impl FnOnce(io::Error) -> EngineError {
     move |source| EngineError::Host { context, source }
 }
 
+/// No group, no machine.
+fn of_group(machine: &MachineId, context: &'static str) -> impl FnOnce(io::Error) -> EngineError {
+    let machine = machine.clone();
+    move |error| match error.kind() {
+        io::ErrorKind::NotFound => EngineError::NoMachine(machine),
+        _ => host(context)(error),
+    }
+}
+
 impl Drop for Fake {
     fn drop(&mut self) {
         // A group that is left is empty or has machines in it, and is found again by the next one.
@@ -218,6 +228,16 @@ impl Engine for Fake {
         };
         let names = list().map_err(host("listing machines"))?;
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    async fn pause(&self, machine: &MachineId) -> Result<(), EngineError> {
+        let frozen = self.group(machine).freeze().await;
+        frozen.map_err(of_group(machine, "freezing a machine's processes"))
+    }
+
+    async fn resume(&self, machine: &MachineId) -> Result<(), EngineError> {
+        let thawed = self.group(machine).thaw();
+        thawed.map_err(of_group(machine, "letting a machine's processes go on"))
     }
 
     async fn usage(&self, machine: &MachineId) -> Result<Usage, EngineError> {

@@ -94,7 +94,7 @@ impl Gvisor {
             version: format!("runsc {}", runsc.version()),
             snapshot_running: true,
             memory_snapshot: true,
-            pause: false,
+            pause: cgroups.can_freeze(),
             disk_limit: disks.are_bounded(),
             warnings,
         };
@@ -186,13 +186,20 @@ impl Engine for Gvisor {
         sweep::inventory(&self.shared)
     }
 
+    /// Every process of it stands still, gVisor's kernel and file server included.
+    async fn pause(&self, machine: &MachineId) -> Result<(), EngineError> {
+        let frozen = self.shared.cgroups.group(machine.as_str()).freeze().await;
+        frozen.map_err(of_group(machine, "freezing a machine's processes"))
+    }
+
+    async fn resume(&self, machine: &MachineId) -> Result<(), EngineError> {
+        let thawed = self.shared.cgroups.group(machine.as_str()).thaw();
+        thawed.map_err(of_group(machine, "letting a machine's processes go on"))
+    }
+
     async fn usage(&self, machine: &MachineId) -> Result<Usage, EngineError> {
-        let used = match self.shared.cgroups.group(machine.as_str()).usage() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(EngineError::NoMachine(machine.clone()));
-            }
-            other => other.map_err(host("reading a machine's control group"))?,
-        };
+        let used = self.shared.cgroups.group(machine.as_str()).usage();
+        let used = used.map_err(of_group(machine, "reading a machine's control group"))?;
         let space = disk::space(&self.shared.folder(machine).disk()).map_err(host("measuring a machine's disk"))?;
         Ok(Usage {
             cpu_micros: used.cpu_micros,
@@ -205,6 +212,15 @@ impl Engine for Gvisor {
             },
             host_processes: used.processes,
         })
+    }
+}
+
+/// No group, no machine.
+fn of_group(machine: &MachineId, context: &'static str) -> impl FnOnce(std::io::Error) -> EngineError {
+    let machine = machine.clone();
+    move |error| match error.kind() {
+        std::io::ErrorKind::NotFound => EngineError::NoMachine(machine),
+        _ => host(context)(error),
     }
 }
 

@@ -15,6 +15,9 @@ use crate::ProcessId;
 
 /// How long the processes of a group may take to die of SIGKILL before [`Cgroup::destroy`] gives up.
 const DEATH: Duration = Duration::from_secs(10);
+/// How long they may take to stand still before [`Cgroup::freeze`] gives up. Some milliseconds on a calm host; a process that
+/// waits for the host's disk stands still only afterwards.
+const STANDSTILL: Duration = Duration::from_secs(10);
 
 /// Ceilings of a group. `None` means the host's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -96,6 +99,15 @@ impl Cgroups {
         .map(drop)
     }
 
+    /// Whether [`Cgroup::freeze`] works here. Hosts with version 1 may lack the controller for it.
+    #[must_use]
+    pub fn can_freeze(&self) -> bool {
+        match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.can_freeze(),
+            Layout::V2(_) => true,
+        }
+    }
+
     /// The names of all groups that exist, even if only in part.
     ///
     /// # Errors
@@ -134,7 +146,7 @@ impl Cgroup {
             match fs::create_dir(folder) {
                 // Another owner of the parent has just removed it; see `Cgroups::close`.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.layout.parent()?.make_as_parent()?;
+                    self.layout.parent().make_as_parent()?;
                     fs::create_dir(folder)?;
                 }
                 other => other?,
@@ -207,6 +219,55 @@ impl Cgroup {
         Ok(found)
     }
 
+    /// Stops every process in it, and those that they would start, until [`thaw`](Self::thaw). When it fails, or nobody awaits
+    /// it to its end, the caller thaws.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is no such group; [`io::ErrorKind::TimedOut`] when a process does not stand
+    /// still within ten seconds; [`io::ErrorKind::Unsupported`] where [`Cgroups::can_freeze`] is false.
+    pub async fn freeze(&self) -> io::Result<()> {
+        self.set_frozen(true)?;
+        let patient = tokio::time::timeout(STANDSTILL, async {
+            while !self.is_frozen()? {
+                // Version 1 has no event for it, and looks again at its processes only when it is asked.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Ok(())
+        });
+        patient.await.unwrap_or_else(|_| {
+            let waiting: Vec<String> = self.processes()?.into_iter().map(place_of).collect();
+            let message = format!("its processes do not stand still ({})", waiting.join(", "));
+            Err(io::Error::new(io::ErrorKind::TimedOut, message))
+        })
+    }
+
+    /// Lets its processes go on. `Ok` when they do already.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] when there is no such group; [`io::ErrorKind::Unsupported`] where [`Cgroups::can_freeze`]
+    /// is false.
+    pub fn thaw(&self) -> io::Result<()> {
+        self.set_frozen(false)
+    }
+
+    /// Whether its processes stand still.
+    ///
+    /// # Errors
+    /// As [`thaw`](Self::thaw).
+    pub fn is_frozen(&self) -> io::Result<bool> {
+        match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.is_frozen(),
+            Layout::V2(folder) => v2::is_frozen(folder),
+        }
+    }
+
+    fn set_frozen(&self, frozen: bool) -> io::Result<()> {
+        match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.set_frozen(frozen),
+            Layout::V2(folder) => v2::set_frozen(folder, frozen),
+        }
+    }
+
     /// Kills everything in it and removes it. `Ok` when there is no such group.
     ///
     /// # Errors
@@ -214,6 +275,11 @@ impl Cgroup {
     pub async fn destroy(&self) -> io::Result<()> {
         let patient = tokio::time::timeout(DEATH, async {
             loop {
+                // What is frozen does not die.
+                match self.thaw() {
+                    Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::Unsupported => {}
+                    other => other?,
+                }
                 self.kill_all().await?;
                 if self.remove()? {
                     return Ok(());
@@ -282,12 +348,12 @@ impl Layout {
     }
 
     /// The group around this one.
-    fn parent(&self) -> io::Result<Self> {
-        let of = |folder: &Path| Ok(folder.parent().ok_or(io::ErrorKind::InvalidInput)?.to_owned());
-        Ok(match self {
-            Self::V1(hierarchies) => Self::V1(hierarchies.try_map(of)?),
-            Self::V2(folder) => Self::V2(of(folder)?),
-        })
+    fn parent(&self) -> Self {
+        let of = |folder: &Path| folder.parent().unwrap_or(folder).to_owned();
+        match self {
+            Self::V1(hierarchies) => Self::V1(hierarchies.map(of)),
+            Self::V2(folder) => Self::V2(of(folder)),
+        }
     }
 
     fn folders(&self) -> impl Iterator<Item = &PathBuf> {
@@ -304,6 +370,12 @@ fn digest(path: &Path) -> u32 {
     path.as_os_str().as_bytes().iter().fold(0x811c_9dc5, |hash, &byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
     })
+}
+
+/// Where in the kernel a process waits, for whoever asks why it does not stand still; see proc(5), `wchan`.
+fn place_of(pid: i32) -> String {
+    let place = fs::read_to_string(format!("/proc/{pid}/wchan"));
+    format!("{pid} in {}", place.unwrap_or_else(|error| error.to_string()))
 }
 
 /// ENODEV is what a read says when the group went away after its file was opened.

@@ -17,63 +17,91 @@ pub(super) struct Hierarchies {
     cpuacct: PathBuf,
     memory: PathBuf,
     pids: PathBuf,
+    /// Hosts may lack it; then nothing can be frozen.
+    freezer: Option<PathBuf>,
     distinct: Vec<PathBuf>,
 }
 
 impl Hierarchies {
     /// The roots, out of the text of `/proc/self/mounts`.
     pub(super) fn find(mounts: &str) -> io::Result<Self> {
-        let root_of = |controller: &str| {
-            let found = mounts.lines().find_map(|line| {
+        let mounted = |controller: &str| {
+            mounts.lines().find_map(|line| {
                 let mut fields = line.split(' ').skip(1);
                 let (folder, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
                 let has_it = kind == "cgroup" && options.split(',').any(|option| option == controller);
                 has_it.then(|| PathBuf::from(folder))
-            });
-            found.ok_or_else(|| {
+            })
+        };
+        let root_of = |controller: &str| {
+            mounted(controller).ok_or_else(|| {
                 let message = format!("the cgroup controller {controller} is not mounted (version 1 or 2)");
                 io::Error::new(io::ErrorKind::Unsupported, message)
             })
         };
-        Ok(Self::new(
-            root_of("cpu")?,
-            root_of("cpuacct")?,
-            root_of("memory")?,
-            root_of("pids")?,
-        ))
+        Ok(Self {
+            cpu: root_of("cpu")?,
+            cpuacct: root_of("cpuacct")?,
+            memory: root_of("memory")?,
+            pids: root_of("pids")?,
+            freezer: mounted("freezer"),
+            distinct: Vec::new(),
+        }
+        .with_distinct())
     }
 
-    fn new(cpu: PathBuf, cpuacct: PathBuf, memory: PathBuf, pids: PathBuf) -> Self {
-        let mut distinct = vec![cpu.clone(), cpuacct.clone(), memory.clone(), pids.clone()];
-        distinct.sort();
-        distinct.dedup();
-        Self {
-            cpu,
-            cpuacct,
-            memory,
-            pids,
-            distinct,
-        }
+    fn with_distinct(mut self) -> Self {
+        let needed = [&self.cpu, &self.cpuacct, &self.memory, &self.pids];
+        self.distinct = needed.into_iter().chain(&self.freezer).cloned().collect();
+        self.distinct.sort();
+        self.distinct.dedup();
+        self
     }
 
     pub(super) fn child(&self, name: &str) -> Self {
-        let join = |folder: &Path| folder.join(name);
-        Self::new(
-            join(&self.cpu),
-            join(&self.cpuacct),
-            join(&self.memory),
-            join(&self.pids),
-        )
+        self.map(|folder| folder.join(name))
     }
 
     /// The same with another folder in place of each.
-    pub(super) fn try_map(&self, folder: impl Fn(&Path) -> io::Result<PathBuf>) -> io::Result<Self> {
-        Ok(Self::new(
-            folder(&self.cpu)?,
-            folder(&self.cpuacct)?,
-            folder(&self.memory)?,
-            folder(&self.pids)?,
-        ))
+    pub(super) fn map(&self, folder: impl Fn(&Path) -> PathBuf) -> Self {
+        Self {
+            cpu: folder(&self.cpu),
+            cpuacct: folder(&self.cpuacct),
+            memory: folder(&self.memory),
+            pids: folder(&self.pids),
+            freezer: self.freezer.as_deref().map(folder),
+            distinct: Vec::new(),
+        }
+        .with_distinct()
+    }
+
+    /// Whether groups can be frozen here.
+    pub(super) fn can_freeze(&self) -> bool {
+        self.freezer.is_some()
+    }
+
+    fn freezer(&self) -> io::Result<&Path> {
+        self.freezer.as_deref().ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the cgroup controller freezer is not mounted",
+            )
+        })
+    }
+
+    /// Tells the kernel to freeze or to thaw.
+    pub(super) fn set_frozen(&self, frozen: bool) -> io::Result<()> {
+        write(
+            self.freezer()?,
+            "freezer.state",
+            if frozen { "FROZEN" } else { "THAWED" },
+        )
+    }
+
+    /// Whether every process stands still. To ask makes the kernel look again at those that did not.
+    pub(super) fn is_frozen(&self) -> io::Result<bool> {
+        let state = std::fs::read_to_string(self.freezer()?.join("freezer.state"))?;
+        Ok(state.trim() == "FROZEN")
     }
 
     pub(super) fn folders(&self) -> std::slice::Iter<'_, PathBuf> {
@@ -121,7 +149,12 @@ mod tests {
                       cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n";
         let found = Hierarchies::find(mounts).unwrap();
         assert_eq!(found.distinct.len(), 3);
+        assert!(!found.can_freeze());
         assert_eq!(found.cpuacct, Path::new("/sys/fs/cgroup/cpu,cpuacct"));
+        let more = format!("{mounts}cgroup /sys/fs/cgroup/freezer cgroup rw,freezer 0 0\n");
+        let found = Hierarchies::find(&more).unwrap().child("own");
+        assert!(found.can_freeze());
+        assert_eq!(found.distinct.len(), 4);
     }
 
     #[test]

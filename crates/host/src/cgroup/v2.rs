@@ -67,6 +67,16 @@ pub(super) fn usage(folder: &Path) -> io::Result<CgroupUsage> {
     })
 }
 
+/// Tells the kernel to freeze or to thaw.
+pub(super) fn set_frozen(folder: &Path, frozen: bool) -> io::Result<()> {
+    write(folder, "cgroup.freeze", u8::from(frozen))
+}
+
+/// Whether every process stands still.
+pub(super) fn is_frozen(folder: &Path) -> io::Result<bool> {
+    Ok(read_field(folder, "cgroup.events", "frozen")? == 1)
+}
+
 pub(super) fn oom_kills(folder: &Path) -> io::Result<u64> {
     read_field(folder, "memory.events", "oom_kill")
 }
@@ -99,6 +109,16 @@ mod tests {
             ("67108864".to_owned(), "7".to_owned())
         );
         assert_eq!(read("cpu.max"), "150000 100000");
+    }
+
+    #[test]
+    fn it_is_frozen_when_the_kernel_says_so_and_not_when_it_was_told_to() {
+        let group = tree(&[("cgroup.freeze", "0"), ("cgroup.events", "populated 1\nfrozen 0\n")]);
+        set_frozen(group.path(), true).unwrap();
+        assert_eq!(fs::read_to_string(group.path().join("cgroup.freeze")).unwrap(), "1");
+        assert!(!is_frozen(group.path()).unwrap());
+        fs::write(group.path().join("cgroup.events"), "populated 1\nfrozen 1\n").unwrap();
+        assert!(is_frozen(group.path()).unwrap());
     }
 
     #[test]
