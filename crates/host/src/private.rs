@@ -32,6 +32,18 @@ pub fn file(path: &Path) -> io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o600))
 }
 
+/// Writes a file whole or not at all, whenever this process may die: whoever reads it finds the old or the new text. A crash of
+/// the host may lose either.
+///
+/// # Errors
+/// It cannot be made, written or put in its place.
+pub fn write_whole(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    fs::write(&unfinished, text)?;
+    fs::rename(unfinished, path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -107,7 +107,7 @@ impl Fake {
             agent.cgroup(&group)?.enclosure(world).outlive_us();
             let process = ProcessId::of(agent.spawn().map_err(io::Error::other)?.pid())?;
             let process = process.ok_or_else(|| io::Error::other("it ended as soon as it had started"))?;
-            fs::write(folder.join("machine.json"), serde_json::to_vec(&Record { process })?)?;
+            private::write_whole(&folder.join("machine.json"), &serde_json::to_vec(&Record { process })?)?;
             Ok(process)
         };
         let process = spawn().map_err(host(format!("starting machine {}", plan.id)))?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use atoll_engine::EngineError;
-use atoll_host::ProcessId;
+use atoll_host::{ProcessId, private};
 use serde::{Deserialize, Serialize};
 
 /// The folder of one machine, whether it exists or not.
@@ -76,9 +76,7 @@ impl MachineFolder {
 
     /// Says that the machine runs. Appears whole or not at all; need not survive the host's crash, as the machine does not.
     pub(crate) fn write_record(&self, record: &Record) -> io::Result<()> {
-        let unfinished = self.path.join("machine.json.new");
-        fs::write(&unfinished, serde_json::to_vec(record)?)?;
-        fs::rename(unfinished, self.record_path())
+        private::write_whole(&self.record_path(), &serde_json::to_vec(record)?)
     }
 
     /// The record, if the machine ever ran.
