@@ -1,7 +1,7 @@
 //! What one machine has in its folder.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
