@@ -73,7 +73,8 @@ impl fmt::Debug for Machine {
 pub struct MachinePlan {
     /// Its id; no live machine has it.
     pub id: MachineId,
-    /// A directory that the guest sees as its root, copy-on-write. Never written by the engine.
+    /// A directory that the guest sees as its root, copy-on-write. Never written by the engine, so the folders at which the
+    /// guest sees something else are there: [`GUEST_DIR`], `/dev`, `/proc` and `/sys`.
     pub rootfs: PathBuf,
     /// A directory that the guest sees read-only at [`GUEST_DIR`]; it holds process 1.
     pub guest_dir: PathBuf,

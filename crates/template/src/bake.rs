@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use atoll_engine::{Engine, Machine, MachinePlan};
+use atoll_engine::{Engine, GUEST_DIR, Machine, MachinePlan};
 use atoll_guest_link::{GuestError, GuestLink};
 use atoll_model::{BuildId, Limits, MachineId, TemplateName};
 use atoll_protocol::types::{ThawRequest, WarmRequest};
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Part of every bake's digest: raise it when the same parts would be baked differently than before.
-const FORMAT: &str = "atoll-bake-1";
+const FORMAT: &str = "atoll-bake-2";
 /// How long a booted machine's agent may take to answer for the first time.
 const AGENT_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -151,6 +151,8 @@ impl Bake<'_> {
 
     async fn store(&self, id: &MachineId, to: &Path, progress: &Progress) -> Result<(), TemplateError> {
         progress.phase(Phase::Boot);
+        let mount_point = self.rootfs.join(GUEST_DIR.trim_start_matches('/'));
+        std::fs::create_dir_all(&mount_point).map_err(TemplateError::host("make", &mount_point))?;
         let booted = self.engine.boot(self.plan(id)).await;
         let machine = booted.map_err(TemplateError::engine("boot the template"))?;
         let link = self.thawed(machine).await?;
