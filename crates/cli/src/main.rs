@@ -7,12 +7,14 @@ mod commands;
 mod connection;
 mod events;
 mod failure;
+mod numbers;
 mod pairs;
 mod remote;
 mod screen;
 mod signals;
 mod terminal;
 mod transfer;
+mod usage;
 mod wire;
 
 use std::process::ExitCode;
@@ -145,7 +147,10 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match usage::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(code) => return ExitCode::from(code),
+    };
     let runtime = match runtime(&cli.command) {
         Ok(runtime) => runtime,
         Err(error) => {
