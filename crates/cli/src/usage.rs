@@ -118,6 +118,14 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_every_command_has_an_example() {
+        for subcommand in command().get_subcommands() {
+            let help = subcommand.clone().render_long_help().to_string();
+            assert!(help.contains("Example"), "{}", subcommand.get_name());
+        }
+    }
+
+    #[test]
     fn a_number_outside_its_range_is_refused_with_option_and_range() {
         for (line, option, range) in [
             ("atoll create --ttl -5", "--ttl", "from 0 to 31536000"),
