@@ -59,7 +59,8 @@ bench: build
 bench-short: build
 	$(call PYTHON_OF,bench,bench/requirements.txt) bench/run.py --short --output target/bench-short.json
 
-lint: setup
+lint:
+	@scripts/setup --lint
 	scripts/lint
 
 clean:

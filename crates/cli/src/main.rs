@@ -14,6 +14,7 @@ mod screen;
 mod signals;
 mod terminal;
 mod transfer;
+mod transport;
 mod usage;
 mod wire;
 
