@@ -3,10 +3,12 @@
 Only the standard library is used, so that each of them can import it from its own environment.
 """
 
+from .client_config import ClientConfig
 from .host import Leftovers, descendants, memory_of
 from .server import Server, ServerFailed, answering, default_state, repository
 
 __all__ = [
+    "ClientConfig",
     "Leftovers",
     "Server",
     "ServerFailed",

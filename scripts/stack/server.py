@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +12,9 @@ import urllib.error
 import urllib.request
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
+
+from .client_config import ClientConfig
 
 # How long a server may take until it answers, in seconds. The first start builds and bakes the templates.
 FIRST_START = 1500
@@ -19,6 +22,8 @@ FIRST_START = 1500
 LONGEST_STATE = 46
 # How long a server may take to end after SIGTERM, in seconds.
 LAST_STOP = 60
+# A line of the log, as text or as JSON, that says that something is wrong.
+COMPLAINT = re.compile(r'^\S+ +(WARN|ERROR) |"level":"(WARN|ERROR)"|panicked at')
 
 
 def repository() -> Path:
@@ -68,6 +73,8 @@ class Server:
             "serve",
         ]
         self._child: subprocess.Popen[bytes] | None = None
+        # Where in the log this run begins: the file is kept from run to run.
+        self._log_from = self.log.stat().st_size if self.log.exists() else 0
         self.port = 0
 
     @property
@@ -78,7 +85,13 @@ class Server:
     @property
     def api_key(self) -> str:
         """The key that the server made at its first start and kept for the command line."""
-        return json.loads((self.config_home / "atoll/config.json").read_text())["api_key"]
+        kept = ClientConfig.below(self.config_home)
+        if kept.api_key:
+            return kept.api_key
+        raise ServerFailed(
+            f"there is no key in {kept.path}: the state folder {self.state} was first used by another command, which "
+            "has its key; name a folder of its own with ATOLL_STATE_DIR"
+        )
 
     @property
     def pid(self) -> int:
@@ -98,7 +111,7 @@ class Server:
         self.config_home.mkdir(mode=0o700, exist_ok=True)
         self.port = self.port or free_port()
         arguments = ["--state-dir", str(self.state), "--listen", f"127.0.0.1:{self.port}"]
-        with self.log.open("ab") as log:
+        with self.open_log() as log:
             self._child = subprocess.Popen(
                 [*self._program, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -109,6 +122,12 @@ class Server:
             )
         self._wait(patience)
         return self
+
+    def open_log(self) -> BinaryIO:
+        """The log, for appending; readable by its owner alone, since the first start prints a key into it."""
+        log = os.fdopen(os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+        os.fchmod(log.fileno(), 0o600)
+        return log
 
     def _wait(self, patience: float) -> None:
         deadline = time.monotonic() + patience
@@ -125,6 +144,15 @@ class Server:
     def log_tail(self, lines: int = 30) -> str:
         """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def complaints(self, most: int = 40) -> list[str]:
+        """The last lines that this run logged as a warning or an error."""
+        if not self.log.exists():
+            return []
+        with self.log.open("rb") as log:
+            log.seek(self._log_from)
+            lines = log.read().decode(errors="replace").splitlines()
+        return [line for line in lines if COMPLAINT.search(line)][-most:]
 
     def stop(self) -> int:
         """Asks it to end and waits until it has. Returns its exit code."""

@@ -1,7 +1,8 @@
 """Runs the examples of the documentation, against the server that ATOLL_URL and ATOLL_API_KEY name.
 
 A block of code that follows `<!-- run: shell -->` or `<!-- run: python -->` is run as it stands. It must succeed, and where a
-line that prints ends in a comment, that comment must begin with what was printed.
+line that prints ends in a comment, that comment must begin with what was printed. `<!-- run: settings -->` is for a config file that
+`atoll serve` must take. Any other block of code says why it is not run: `<!-- not run: it installs packages -->`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs/guide").glob("*.md")), *sorted((TOP / "docs/operate").glob("*.md"))]
-BLOCK = re.compile(r"<!-- run: (shell|python) -->\n```\w+\n(.*?)\n```", re.DOTALL)
+BLOCK = re.compile(r"<!-- run: (shell|python|settings) -->\n```\w+\n(.*?)\n```", re.DOTALL)
+MARK = re.compile(r"<!-- (run: \w+|not run: .+) -->$")
 PRINTED = re.compile(r"^\s*print\(.*\)\s+# (.*)$", re.MULTILINE)
 
 
@@ -46,8 +48,13 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(("kind", "code"), examples())
 def test_an_example_does_what_the_page_says(kind: str, code: str, environment: dict[str, str]):
-    command = ["bash", "-euo", "pipefail", "-c", code] if kind == "shell" else [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    command = {
+        "shell": ["bash", "-euo", "pipefail", "-c", code],
+        "python": [sys.executable, "-c", code],
+        "settings": ["atoll", "serve", "--config", "/dev/stdin", "--show-settings"],
+    }[kind]
+    given = code if kind == "settings" else ""
+    done = subprocess.run(command, env=environment, cwd=TOP, input=given, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     promised = PRINTED.findall(code) if kind == "python" else []
     printed = done.stdout.splitlines()[: len(promised)]
@@ -58,6 +65,20 @@ def test_an_example_does_what_the_page_says(kind: str, code: str, environment: d
 
 def test_the_pages_have_examples():
     assert len(examples()) >= 8
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_of_code_is_run_or_says_why_not(page: Path):
+    unmarked = []
+    before = ""
+    inside = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            if not inside and line != "```" and not MARK.match(before):
+                unmarked.append(f"{page.name}:{number}")
+            inside = not inside
+        before = line
+    assert unmarked == []
 
 
 def test_every_setting_is_documented():

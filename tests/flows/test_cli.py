@@ -59,6 +59,17 @@ def test_run_hands_arguments_on_as_they_are(atoll: list[str]):
     assert json.loads(done.stdout) == odd
 
 
+def test_run_and_exec_need_no_dashes_before_the_command(atoll: list[str], shared: Sandbox):
+    assert run(atoll, "run", "echo", "-n", "hi", "--json").stdout == "hi --json"
+    assert run(atoll, "exec", shared.id, "sh", "-c", "echo $0", "--timeout").stdout == "--timeout\n"
+
+
+def test_run_without_a_command_says_what_to_write(atoll: list[str]):
+    done = run(atoll, "run")
+    assert done.returncode == 2
+    assert "atoll run -- " in done.stderr
+
+
 def test_run_passes_input_on(atoll: list[str]):
     assert run(atoll, "run", "--", "wc", "-c", given="x" * 5000).stdout.strip() == "5000"
 
@@ -80,6 +91,35 @@ def test_a_run_that_is_interrupted_leaves_nothing(atoll: list[str], api: Api, la
     deadline = time.monotonic() + 10
     while labelled(api, label):
         assert time.monotonic() < deadline, "its sandbox lives on"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("delay", [0.02, 0.1, 0.2, 0.3])
+def test_a_run_that_is_interrupted_at_its_create_leaves_nothing(
+    atoll: list[str], api: Api, label: str, delay: float
+):
+    running = subprocess.Popen([*atoll, "run", "--label", f"flow={label}", "--", "sleep", "600"])
+    # Nothing tells how far a create is, so the signal comes at several moments of it.
+    time.sleep(delay)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(20) in (130, -signal.SIGINT)
+    assert labelled(api, label) == set()
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_exec_that_is_interrupted_leaves_no_process(atoll: list[str], sandbox: Sandbox, ending: signal.Signals):
+    running = subprocess.Popen(
+        [*atoll, "exec", sandbox.id, "--", "sh", "-c", "(setsid sleep 4711 &); echo up; sleep 4712"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout.readline() == "up\n"
+    running.send_signal(ending)
+    assert running.wait(20) == 128 + ending
+    running.stdout.close()
+    deadline = time.monotonic() + 10
+    while "sleep 471" in run(atoll, "exec", sandbox.id, "--", "ps", "-e", "-o", "args").stdout:
+        assert time.monotonic() < deadline, "its processes live on"
         time.sleep(0.1)
 
 
@@ -127,6 +167,29 @@ def test_an_error_with_json_is_json(atoll: list[str]):
     assert json.loads(text.strip().splitlines()[-1])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("create", "--ttl", "-5"), "'--ttl <SECONDS>': it is a whole number from 0 to 31536000"),
+        (("create", "--memory", "9" * 30), "'--memory <MIB>': it is a whole number from 128 to 65536"),
+        (("run", "--timeout", "-1", "true"), "more than 0 and at most 86400"),
+        (("exec", "x", "--timeout", "1e9", "true"), "more than 0 and at most 86400"),
+        (("rm",), "<SANDBOX>"),
+        (("no-such-command",), "no-such-command"),
+    ],
+)
+def test_wrong_arguments_are_said_with_what_is_right_and_as_json_when_asked(
+    atoll: list[str], arguments: tuple[str, ...], said: str
+):
+    done = run(atoll, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    done = run(atoll, "--json", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    told = json.loads(done.stderr)
+    assert said in told["error"] and told["code"] == "usage"
+
+
 def test_a_server_that_is_not_there_is_said_plainly(atoll: list[str]):
     away = [part if not part.startswith("ATOLL_URL=") else "ATOLL_URL=http://127.0.0.1:9" for part in atoll]
     done = run(away, "ls")
@@ -172,6 +235,16 @@ def test_completions_are_printed(atoll: list[str], shell: str):
     done = run(atoll, "completions", shell)
     assert done.returncode == 0
     assert "atoll" in done.stdout
+
+
+def test_bash_completes_commands_and_options(atoll: list[str]):
+    script = run(atoll, "completions", "bash").stdout
+    ask = """
+        COMP_WORDS=(atoll te); COMP_CWORD=1; _atoll atoll te atoll; echo "${COMPREPLY[@]}"
+        COMP_WORDS=(atoll create --tt); COMP_CWORD=2; _atoll atoll --tt create; echo "${COMPREPLY[@]}"
+    """
+    done = subprocess.run(["bash", "-c", script + ask], capture_output=True, text=True, timeout=30)
+    assert done.stdout.split() == ["template", "--ttl"], done.stderr
 
 
 def test_a_pipe_that_closes_early_ends_the_command_quietly(atoll: list[str], create: Create):

@@ -2,6 +2,7 @@
 
 use std::{fmt, io};
 
+use atoll_model::ErrorCode;
 use serde::Serialize;
 
 /// Exit code of Atoll's own failures where the exit code otherwise is that of a command.
@@ -21,7 +22,7 @@ pub(crate) struct Failure {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
-    /// The server's code, or one of `unreachable`, `local`.
+    /// The server's code, or one of `unreachable`, `usage`, `local`.
     code: String,
     /// The id of the request in the server's log.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,11 +43,19 @@ impl Failure {
         }
     }
 
+    /// A command line that cannot be read.
+    pub(crate) fn usage(error: impl Into<String>) -> Self {
+        Self {
+            code: "usage".to_owned(),
+            ..Self::local(error)
+        }
+    }
+
     /// The server's refusal.
     pub(crate) fn refused(status: u16, code: String, error: String, request_id: Option<String>) -> Self {
         Self {
             error,
-            hint: hint_for(status).map(str::to_owned),
+            hint: hint_for(&code).map(str::to_owned),
             code,
             request_id,
             status: Some(status),
@@ -74,11 +83,6 @@ impl Failure {
     /// Whether the server said that there is no such thing.
     pub(crate) fn is_not_found(&self) -> bool {
         self.status == Some(404)
-    }
-
-    /// Whether what is missing is the sandbox itself, not something in it.
-    pub(crate) fn is_about_sandbox(&self) -> bool {
-        self.error.starts_with("sandbox")
     }
 
     /// The exit code of this program; `own` for a failure that has none of its own.
@@ -128,12 +132,36 @@ impl From<io::Error> for Failure {
     }
 }
 
-fn hint_for(status: u16) -> Option<&'static str> {
-    match status {
-        401 => Some("set ATOLL_API_KEY, or `api_key` in the config file (`atoll config` shows which is used)"),
-        403 => Some("use a key with a wider scope; `atoll key create NAME --scope admin` makes one"),
-        503 | 507 => Some("`atoll ls` shows what holds the machine's memory; `atoll rm` frees it"),
-        _ => None,
+/// What helps against a refusal. Every code is named, so that whoever adds one decides; a code of a newer server has none.
+fn hint_for(code: &str) -> Option<&'static str> {
+    match serde_json::from_value(code.into()).ok()? {
+        ErrorCode::Unauthorized => {
+            Some("set ATOLL_API_KEY, or `api_key` in the config file (`atoll config` shows which is used)")
+        }
+        ErrorCode::Forbidden => {
+            Some("use a key with a wider scope; an admin makes one with `atoll key create NAME --scope admin`")
+        }
+        ErrorCode::TemplateUnknown => Some("`atoll template ls` shows the templates"),
+        ErrorCode::IsolationUnavailable => {
+            Some("`atoll doctor`, on the server's machine, says what it can isolate with")
+        }
+        ErrorCode::NoCapacity => Some("try again later, or make room: `atoll ls` shows what runs, `atoll rm` ends it"),
+        ErrorCode::InsufficientStorage => {
+            Some("`atoll ls` shows what holds the machine's disk and memory; `atoll rm` frees it")
+        }
+        ErrorCode::DiskFull => Some("remove files in the sandbox, or make one with more `--disk`"),
+        ErrorCode::TooMany => Some("try again when some of what runs has ended"),
+        ErrorCode::SandboxGone => Some("`atoll create` makes a new one"),
+        ErrorCode::Internal => Some("the server's log has the cause under the request's id"),
+        ErrorCode::InvalidRequest
+        | ErrorCode::UnknownField
+        | ErrorCode::NotFound
+        | ErrorCode::Conflict
+        | ErrorCode::NotRunning
+        | ErrorCode::TooLarge
+        | ErrorCode::Timeout
+        | ErrorCode::NotSupported
+        | ErrorCode::AgentLost => None,
     }
 }
 
@@ -156,6 +184,18 @@ mod tests {
         let left = Failure::from(io::Error::from(io::ErrorKind::BrokenPipe));
         assert_eq!([left.exit_code(OWN_FAILURE), left.exit_code(1)], [141, 141]);
         assert_eq!(Failure::local("x").exit_code(OWN_FAILURE), OWN_FAILURE);
+    }
+
+    #[test]
+    fn a_hint_follows_the_code_whatever_the_sentence_says() {
+        let hint = |code: &str| Failure::refused(507, code.to_owned(), "x".to_owned(), None).hint;
+        assert!(hint("disk_full").unwrap().contains("--disk"));
+        assert!(hint("insufficient_storage").unwrap().contains("atoll rm"));
+        assert!(hint("template_unknown").unwrap().contains("template ls"));
+        assert_eq!(
+            [hint("timeout"), hint("of_a_newer_server"), hint("")],
+            [None, None, None]
+        );
     }
 
     #[test]

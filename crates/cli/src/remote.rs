@@ -23,6 +23,7 @@ use crate::{
     client::{Client, escape},
     failure::Failure,
     terminal::{self, Size},
+    transport::Transport,
 };
 
 /// Marks standard output in a binary message.
@@ -90,7 +91,7 @@ enum ServerText {
     Error { error: String, code: String },
 }
 
-type Socket = WebSocketStream<Upgraded>;
+type Socket = WebSocketStream<Transport<Upgraded>>;
 
 /// A command that runs. Dropping it ends the command.
 pub(crate) struct Running<'a> {
@@ -142,7 +143,7 @@ async fn open(client: &Client, path: &str) -> Result<Socket, Failure> {
             .hint("a proxy in between must pass on the Upgrade header"));
     }
     let upgraded = response.upgrade().await.map_err(|error| client.broken(&error))?;
-    Ok(WebSocketStream::from_raw_socket(upgraded, Role::Client, None).await)
+    Ok(WebSocketStream::from_raw_socket(Transport(upgraded), Role::Client, None).await)
 }
 
 impl Running<'_> {

@@ -60,11 +60,11 @@ impl<'a> Transfer<'a> {
         format!("/v1/sandboxes/{}/{route}?path={}", escape(self.sandbox), escape(path))
     }
 
-    /// What is at a path of the sandbox; `None` when nothing is.
+    /// What is at a path of the sandbox; `None` when nothing is, or no such sandbox, which whatever comes next finds.
     pub(crate) async fn stat(&self, path: &str) -> Result<Option<Entry>, Failure> {
         match self.client.get(&self.url("fs/stat", path)).await {
             Ok(entry) => Ok(Some(entry)),
-            Err(failure) if failure.is_not_found() && !failure.is_about_sandbox() => Ok(None),
+            Err(failure) if failure.is_not_found() => Ok(None),
             Err(failure) => Err(failure),
         }
     }
@@ -126,9 +126,7 @@ impl<'a> Transfer<'a> {
 
     /// Fetches a file, or a directory with all that it holds, to `to` on this machine.
     pub(crate) async fn download(&self, from: &str, to: &Path) -> Result<Moved, Failure> {
-        let Some(entry) = self.stat(from).await? else {
-            return Err(Failure::local(format!("there is no {from} in the sandbox")));
-        };
+        let entry: Entry = self.client.get(&self.url("fs/stat", from)).await?;
         if !entry.is_dir {
             return self.download_file(from, to, &entry).await;
         }

@@ -11,6 +11,7 @@ use super::{Context, sandbox};
 use crate::{
     client::{Client, escape},
     failure::Failure,
+    numbers,
     wire::Sandbox,
 };
 
@@ -22,7 +23,7 @@ const WARM_UP: usize = 2;
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// Times that each measure is taken
-    #[arg(short = 'n', long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(short = 'n', long, default_value_t = 50, value_parser = numbers::whole(1..=10_000_u32))]
     rounds: u32,
     /// Template to measure with
     #[arg(short, long, value_name = "NAME", default_value = "code-interpreter")]

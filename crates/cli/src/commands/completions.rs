@@ -1,9 +1,9 @@
 //! `completions`: what a shell loads to complete Atoll's commands.
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::{Cli, failure::Failure};
+use crate::{failure::Failure, usage};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
@@ -14,7 +14,7 @@ pub(crate) struct CompletionsArgs {
 impl CompletionsArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "atoll", &mut script);
+        clap_complete::generate(self.shell, &mut usage::command(), "atoll", &mut script);
         std::io::Write::write_all(&mut std::io::stdout().lock(), &script)?;
         Ok(())
     }

@@ -13,6 +13,7 @@ use super::Context;
 use crate::{
     client::Client,
     failure::Failure,
+    numbers,
     pairs::{self, Pair},
     remote::{self, Exit, Input, Output, RemoteCommand},
     screen::Screen,
@@ -24,7 +25,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct CommandArgs {
     /// Deadline in seconds, fractions allowed; the whole process tree is ended at it
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = numbers::deadline)]
     timeout: Option<f64>,
     /// Working directory [default: the user's home]
     #[arg(short = 'w', long, value_name = "PATH")]
@@ -32,8 +33,9 @@ pub(crate) struct CommandArgs {
     /// User name in the sandbox [default: root]
     #[arg(short, long, value_name = "NAME")]
     user: Option<String>,
-    /// The command and its arguments, after `--`; no shell is involved
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments, which come last; no shell is involved. `--` before it is needed only where it begins
+    /// with a dash itself
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     argv: Vec<String>,
 }
 
@@ -127,9 +129,12 @@ impl ExecArgs {
             Input::None
         };
         let mut signals = Signals::listen()?;
-        let running = command.start(&client, &self.id, input).await?;
+        let ending = async {
+            let running = command.start(&client, &self.id, input).await?;
+            running.follow(show(context.screen)).await
+        };
         tokio::select! {
-            exit = running.follow(show(context.screen)) => Ok(ExitCode::from(exit?.code())),
+            exit = ending => Ok(ExitCode::from(exit?.code())),
             // Dropping the socket ends the command in the sandbox.
             code = signals.next() => Ok(ExitCode::from(code)),
         }

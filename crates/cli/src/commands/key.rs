@@ -8,9 +8,13 @@ use super::{Context, sandbox::parse};
 use crate::{
     client::escape,
     failure::Failure,
+    numbers,
     screen::human_age,
     wire::{Items, Key},
 };
+
+/// Days that a key may live at most.
+const LONGEST_DAYS: u32 = 3650;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
@@ -30,7 +34,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "SCOPE", default_value = "full", value_parser = ["read-only", "full", "admin"])]
     scope: String,
     /// Days after which it is refused [default: never]
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", value_parser = numbers::whole(1..=LONGEST_DAYS))]
     expires_in_days: Option<u32>,
     /// Print the key alone
     #[arg(short, long)]

@@ -15,6 +15,7 @@ pub(crate) mod version;
 
 use std::collections::BTreeMap;
 
+use atoll_model::limits;
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -22,6 +23,7 @@ use crate::{
     client::Client,
     connection::Connection,
     failure::Failure,
+    numbers,
     pairs::{self, Pair},
     screen::Screen,
 };
@@ -51,13 +53,13 @@ pub(crate) struct SandboxArgs {
     #[arg(short, long = "env", value_name = "KEY[=VALUE]", value_parser = pairs::environment_pair)]
     env: Vec<Pair>,
     /// Cores [default: the template's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = numbers::whole(limits::CPU_RANGE))]
     cpu: Option<u32>,
     /// Memory in MiB [default: the template's]
-    #[arg(short, long, value_name = "MIB")]
+    #[arg(short, long, value_name = "MIB", value_parser = numbers::whole(limits::MEMORY_MB_RANGE))]
     memory: Option<u64>,
     /// Disk in MiB [default: the template's]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = numbers::whole(limits::DISK_MB_RANGE))]
     disk: Option<u64>,
     /// Least isolation to accept; refused when this host has none as strong
     #[arg(long, value_name = "LEVEL", value_parser = ["kernel", "vm"])]

@@ -44,7 +44,16 @@ impl RunArgs {
         if !self.keep {
             body.insert("ttl_seconds".to_owned(), json!(ABANDONED_TTL));
         }
-        let created = sandbox::create(&client, context, Value::Object(body)).await?;
+        let creating = sandbox::create(&client, context, Value::Object(body));
+        tokio::pin!(creating);
+        let (created, stopped) = tokio::select! {
+            created = &mut creating => (created?, None),
+            // What is being created has no id yet, so it is waited for and then removed; a second signal ends the wait.
+            code = signals.next() => tokio::select! {
+                created = &mut creating => (created?, Some(code)),
+                code = signals.next() => return Ok(ExitCode::from(code)),
+            },
+        };
         let id = sandbox::parse::<Sandbox>(created)?.id;
         if context.screen.json {
             context.screen.json(&json!({ "event": "sandbox", "id": id }))?;
@@ -54,9 +63,12 @@ impl RunArgs {
             context,
             id: &id,
         };
-        let ended = tokio::select! {
-            ended = job.work(&self.files, self.command) => ended.map(|exit| exit.code()),
-            code = signals.next() => Ok(code),
+        let ended = match stopped {
+            Some(code) => Ok(code),
+            None => tokio::select! {
+                ended = job.work(&self.files, self.command) => ended.map(|exit| exit.code()),
+                code = signals.next() => Ok(code),
+            },
         };
         if self.keep {
             context.screen.remark(&format!("kept sandbox {id}"));

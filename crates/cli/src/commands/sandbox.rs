@@ -1,5 +1,6 @@
 //! `ls`, `get`, `create`, `rm`.
 
+use atoll_model::limits::MAX_TTL_SECONDS;
 use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -9,6 +10,7 @@ use super::{Context, SandboxArgs};
 use crate::{
     client::{Client, escape},
     failure::Failure,
+    numbers,
     pairs::{self, Pair},
     screen::human_age,
     wire::Sandbox,
@@ -92,7 +94,7 @@ pub(crate) struct CreateArgs {
     #[command(flatten)]
     sandbox: SandboxArgs,
     /// Idle seconds after which it is deleted; 0 is never [default: the server's, 3600]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = numbers::whole(0..=MAX_TTL_SECONDS))]
     ttl: Option<u64>,
     /// Never delete it for being idle
     #[arg(long)]
