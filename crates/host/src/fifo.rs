@@ -5,7 +5,7 @@
 
 use std::{
     fs::OpenOptions,
-    io,
+    io::{self, IoSlice},
     os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
     path::Path,
     pin::Pin,
@@ -55,7 +55,8 @@ impl FifoPort {
     /// # Errors
     /// When they are not there.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        let open = |name: &str| -> io::Result<AsyncFd<OwnedFd>> {
+        // Each is waited for in one direction only: being open for both, it would tell us of our own writes, too.
+        let open = |name: &str, interest: Interest| -> io::Result<AsyncFd<OwnedFd>> {
             let mut options = OpenOptions::new();
             let file = options
                 .read(true)
@@ -66,11 +67,11 @@ impl FifoPort {
                 // Only slower: the kernel refuses when this user's pipes hold too much already.
                 tracing::debug!(%error, "the link keeps its small buffer");
             }
-            sys::register(file.into(), Interest::READABLE | Interest::WRITABLE)
+            sys::register(file.into(), interest)
         };
         Ok(Self {
-            to_guest: open(TO_GUEST)?,
-            from_guest: open(FROM_GUEST)?,
+            to_guest: open(TO_GUEST, Interest::WRITABLE)?,
+            from_guest: open(FROM_GUEST, Interest::READABLE)?,
             guest: None,
         })
     }
@@ -89,6 +90,18 @@ impl FifoPort {
     pub fn until(mut self, guest: ProcessWatch) -> Self {
         self.guest = Some(guest);
         self
+    }
+
+    fn poll_slices(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = ready!(self.to_guest.poll_write_ready(context))?;
+            match nix::sys::uio::writev(self.to_guest.get_ref(), slices) {
+                Ok(count) => return Poll::Ready(Ok(count)),
+                Err(nix::errno::Errno::EAGAIN) => ready.clear_ready(),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
     }
 
     fn read_now(&self, buffer: &mut ReadBuf<'_>) -> nix::Result<()> {
@@ -123,15 +136,20 @@ impl AsyncRead for FifoPort {
 
 impl AsyncWrite for FifoPort {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let mut ready = ready!(self.to_guest.poll_write_ready(context))?;
-            match nix::unistd::write(self.to_guest.get_ref(), bytes) {
-                Ok(count) => return Poll::Ready(Ok(count)),
-                Err(nix::errno::Errno::EAGAIN) => ready.clear_ready(),
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(error) => return Poll::Ready(Err(error.into())),
-            }
-        }
+        self.poll_slices(context, &[IoSlice::new(bytes)])
+    }
+
+    /// Each write wakes the guest, so what belongs together goes in one.
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_slices(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

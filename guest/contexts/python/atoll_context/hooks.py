@@ -25,7 +25,9 @@ class ResultHook(DisplayHook):
         self.update_user_ns(result)
         self.fill_exec_result(result)
         if bundle:
-            self.shell.results.emit(bundle, is_last_expression=True)
+            # With "all" every expression comes here, and more code may follow.
+            ends_cell = self.shell.ast_node_interactivity != "all"
+            self.shell.results.emit(bundle, is_last_expression=True, hold=ends_cell)
 
     def cull_cache(self):
         """Forgets the oldest values of `Out`, without the warning of the base class."""

@@ -27,8 +27,8 @@ class Results:
         self._send_updates()
         self._cell = None
 
-    def emit(self, bundle, *, is_last_expression=False, display_id=None, update=False):
-        """Sends one bundle; an update replaces the earlier result of that display_id."""
+    def emit(self, bundle, *, is_last_expression=False, display_id=None, update=False, hold=False):
+        """Sends one bundle; an update replaces the earlier result of that display_id. `hold` is `Channel.send`'s."""
         if self._cell is None:
             return
         message = {"event": "result", "cell": self._cell, "bundle": bundles.to_wire(bundle)}
@@ -43,7 +43,7 @@ class Results:
             return
         # What was printed before this result is to arrive before it.
         sys.stdout.flush()
-        self._channel.send(message)
+        self._channel.send(message, hold=hold)
 
     def _send_updates(self):
         while self._updates:

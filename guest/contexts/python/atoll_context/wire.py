@@ -35,6 +35,7 @@ class Channel:
         self._socket = sock
         self._shield = shield
         self._lock = threading.Lock()
+        self._held = b""
 
     def fileno(self):
         """The socket's descriptor; -1 once abandoned."""
@@ -43,14 +44,22 @@ class Channel:
     def abandon(self):
         """Closes this process's copy; later sends do nothing. For processes that a cell forks."""
         self._lock = threading.Lock()
+        self._held = b""
         self._socket.close()
 
-    def send(self, message):
-        """Writes one message, a JSON-able dict. Blocks until the peer took it."""
+    def send(self, message, *, hold=False):
+        """Writes one message, a JSON-able dict. Blocks until the peer took it.
+
+        `hold` keeps it back until the next one, which must follow at once: to wake the peer takes longer than to write.
+        """
         body = strict_json.encode(message)
         with self._shield(), self._lock:
+            self._held += HEADER.pack(len(body)) + body
+            if hold:
+                return
+            data, self._held = self._held, b""
             if self._socket.fileno() >= 0:
-                self._socket.sendall(HEADER.pack(len(body)) + body)
+                self._socket.sendall(data)
 
     def receive(self):
         """The next message and its descriptors; `(None, [])` when the peer has closed.
