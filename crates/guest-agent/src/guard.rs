@@ -18,9 +18,12 @@ use nix::{
     },
     unistd::Pid,
 };
-use tokio::{sync::Notify, time::sleep};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
+};
 
-use crate::tree::{self, Mark, Process};
+use crate::tree::{self, Mark};
 
 const MIB: u64 = 1 << 20;
 /// How fast programs can fill memory, in bytes a second; a generous guess.
@@ -31,8 +34,10 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 const LONGEST_PERIOD: Duration = Duration::from_millis(100);
 /// With only strays left that start no others.
 const STRAY_PERIOD: Duration = Duration::from_secs(1);
-/// How long the memory of a killed process may take to be free.
-const RELEASE_TIME: Duration = Duration::from_millis(300);
+/// How long the memory of a killed process may take to be free. The kernel of a machine gives it back behind the process's
+/// end, and late where the host is busy.
+const RELEASE_TIME: Duration = Duration::from_secs(2);
+const RELEASE_STEP: Duration = Duration::from_millis(5);
 /// Fewer processes than these leave the agent its turn, however fast they come.
 const CROWD: usize = 32;
 /// More new ones than these between two looks are an explosion.
@@ -191,7 +196,7 @@ impl Guard {
             _ => used_memory(limit),
         };
         if used >= ceiling {
-            self.end_greediest(used).await;
+            self.end_greediest(used, ceiling).await;
             return SHORTEST_PERIOD;
         }
         let before = self.seen.replace(glance.processes);
@@ -229,7 +234,9 @@ impl Guard {
         processes + SPARE_PROCESSES > self.pids.get() as usize
     }
 
-    async fn end_greediest(&self, used: u64) {
+    /// Memory is nearly full: the process with the most goes. Everybody else stands still until its memory is free, so that
+    /// the next look judges what they hold and not what is just being given back.
+    async fn end_greediest(&self, used: u64, ceiling: u64) {
         let processes = tree::all_processes();
         let spared = self.zygote.get();
         let candidates = processes.iter().filter(|process| Some(process.pid) != spared);
@@ -252,7 +259,9 @@ impl Guard {
         );
         // That it has ended by itself meanwhile is fine.
         let _ = kill(victim.pid, Signal::SIGKILL);
-        wait_for_release(victim).await;
+        let _standstill = tree::Standstill::begin().await;
+        let limit = self.limit_bytes();
+        wait_for_release(ceiling, || tree::has_ended(victim.pid).then(|| used_memory(limit))).await;
     }
 
     /// Too many processes: the tree with the most threads goes, all at once, before it can grow again. Threads, because gVisor's
@@ -304,12 +313,18 @@ impl Glance {
     }
 }
 
-async fn wait_for_release(victim: Process) {
-    let step = Duration::from_millis(5);
-    let mut waited = Duration::ZERO;
-    while !tree::has_ended(victim.pid) && waited < RELEASE_TIME {
-        sleep(step).await;
-        waited += step;
+/// Waits until what was killed has ended and its memory is free, at most [`RELEASE_TIME`]. `look` gives the memory in use, in
+/// bytes, once it has ended. Free: less than the ceiling is in use, and it has become no less since the last look.
+async fn wait_for_release(ceiling: u64, look: impl Fn() -> Option<u64>) {
+    let deadline = Instant::now() + RELEASE_TIME;
+    let mut before = None;
+    while Instant::now() < deadline {
+        let used = look();
+        if used.is_some_and(|used| used < ceiling) && used >= before && before.is_some() {
+            return;
+        }
+        before = used;
+        sleep(RELEASE_STEP).await;
     }
 }
 
@@ -344,4 +359,40 @@ pub(crate) fn resident_bytes(pid: Pid) -> u64 {
         .map(|field| field.parse::<u64>().unwrap_or(0));
     let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
     resident.saturating_sub(shared) * 4096
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long it waits, and how often it looks, if these are the looks and the last of them stays as it is.
+    async fn waited(looks: &[Option<u64>]) -> (Duration, usize) {
+        let begun = Instant::now();
+        let looked = Cell::new(0);
+        wait_for_release(100, || {
+            looked.set(looked.get() + 1);
+            looks[(looked.get() - 1).min(looks.len() - 1)]
+        })
+        .await;
+        (begun.elapsed(), looked.get())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_is_free_when_its_holder_has_ended_and_it_falls_no_more() {
+        assert_eq!(waited(&[Some(50)]).await.1, 2);
+        let (time, looks) = waited(&[None, None, Some(120), Some(110), Some(90), Some(60), Some(60)]).await;
+        assert_eq!((time, looks), (6 * RELEASE_STEP, 7));
+        let mut late = vec![None; 100];
+        late.extend([Some(130); 200]);
+        late.push(Some(40));
+        assert_eq!(waited(&late).await.1, 302);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn memory_that_others_hold_is_not_awaited_for_ever() {
+        for look in [None, Some(100)] {
+            let (time, _) = waited(&[look]).await;
+            assert!((RELEASE_TIME..RELEASE_TIME * 2).contains(&time), "{time:?}");
+        }
+    }
 }

@@ -50,6 +50,30 @@ async fn a_command_that_eats_memory_dies_of_it() {
 }
 
 #[tokio::test]
+async fn a_hog_of_many_processes_takes_nobody_else_with_it() {
+    let guest = Guest::with_limits(256, 1024).await;
+    guest.warm().await;
+    let context = guest.context().await;
+    guest.cell(context, "x = bytearray(30_000_000)").await;
+    let code =
+        "import os\nfor _ in range(3):\n  if os.fork() == 0: break\nb = []\nwhile True: b.append(bytearray(1_000_000))";
+    let mut hog = argv(&["python3", "-c", code]);
+    hog.timeout_ms = Some(20_000);
+    let ended = guest.exec(hog).await;
+    assert!(
+        matches!(ended.end.outcome, Outcome::Oom { limit_mb: 256, .. }),
+        "{:?}",
+        ended.end
+    );
+    eventually("agent, interpreter and context are left", || async {
+        guest.link.stats().await.expect("stats").processes == 3
+    })
+    .await;
+    let cell = guest.cell(context, "print(len(x))").await;
+    assert_eq!((cell.end.outcome, cell.stdout.as_str()), (Outcome::Ok, "30000000\n"));
+}
+
+#[tokio::test]
 async fn a_fork_bomb_ends_and_the_agent_lives() {
     let guest = Guest::with_limits(1024, 200).await;
     let mut bomb = shell("while :; do sleep 100 & done");
