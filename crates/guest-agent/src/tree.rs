@@ -103,6 +103,12 @@ pub(crate) fn has_ended(pid: Pid) -> bool {
     matches!(stat_field(pid, STATE).as_deref(), Some("Z" | "X") | None)
 }
 
+/// Whether a process may have been forked by one of that tree just now: it has the tree's mark, or has ended already.
+pub(crate) fn may_be_child(pid: Pid, mark: Mark) -> bool {
+    let is_gone = || kill(pid, None) == Err(nix::Error::ESRCH);
+    pid.as_raw() > 1 && pid != Pid::this() && (Mark::of(pid) == Some(mark) || is_gone())
+}
+
 /// Threads of a process; 0 when it is gone.
 pub(crate) fn threads(pid: Pid) -> usize {
     let field = stat_field(pid, THREADS);
