@@ -11,6 +11,7 @@ use std::{
 };
 
 use atoll_model::{Limits, Outcome};
+use atoll_protocol::types::{GuestCode, GuestRefusal};
 use nix::{
     sys::{
         signal::{Signal, kill},
@@ -23,7 +24,10 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::tree::{self, Mark};
+use crate::{
+    refusal::refuse,
+    tree::{self, Mark},
+};
 
 const MIB: u64 = 1 << 20;
 /// How fast programs can fill memory, in bytes a second; a generous guess.
@@ -38,6 +42,9 @@ const STRAY_PERIOD: Duration = Duration::from_secs(1);
 /// end, and late where the host is busy.
 const RELEASE_TIME: Duration = Duration::from_secs(2);
 const RELEASE_STEP: Duration = Duration::from_millis(5);
+/// Which part of the zygote's own memory a context copies in its first cells: one that has shown a table has copied a tenth,
+/// one that has drawn a chart a quarter.
+const SHARE_OF_FORK: u64 = 4;
 /// Fewer processes than these leave the agent its turn, however fast they come.
 const CROWD: usize = 32;
 /// More new ones than these between two looks are an explosion.
@@ -155,6 +162,25 @@ impl Guard {
         }
     }
 
+    /// Whether there is room for another fork of the zygote. Refused is one that would leave less than a tenth of the memory:
+    /// a moment later something would have to be ended for it.
+    pub(crate) fn check_room(&self) -> Result<(), GuestRefusal> {
+        let zygote = self.zygote.get().map_or(0, resident_bytes);
+        let limit = self.limit_bytes();
+        let used = used_memory(limit);
+        if has_room(limit, used, zygote / SHARE_OF_FORK) {
+            return Ok(());
+        }
+        let (used, limit) = (used / MIB, self.limit_mb.get());
+        Err(refuse(
+            GuestCode::TooMany,
+            format!(
+                "a new context would leave less than a tenth of the sandbox's memory: {used} of {limit} MiB are in use; close \
+                 a context, or give the sandbox more memory"
+            ),
+        ))
+    }
+
     /// Whether, and why, the guard ended something of this tree since it was last asked.
     pub(crate) fn take_verdict(&self, mark: Mark) -> Option<Verdict> {
         self.verdicts.borrow_mut().remove(&mark)
@@ -184,7 +210,7 @@ impl Guard {
     /// processes are stopped before they are looked at.
     async fn look(&self) -> Duration {
         let limit = self.limit_bytes();
-        let ceiling = limit - (limit / 16).clamp(24 * MIB, 128 * MIB).min(limit / 2);
+        let ceiling = ceiling_of(limit);
         let glance = Glance::take();
         if self.is_ours && self.are_too_many(glance.processes) || !self.is_ours && self.are_too_many(tree::count()) {
             self.end_most_numerous().await;
@@ -283,6 +309,16 @@ impl Guard {
             tree::kill_tree_at_standstill(mark).await;
         }
     }
+}
+
+/// How much may be in use before somebody is ended, in bytes.
+fn ceiling_of(limit: u64) -> u64 {
+    limit - (limit / 16).clamp(24 * MIB, 128 * MIB).min(limit / 2)
+}
+
+/// Whether `more` bytes leave a tenth of the limit, and as much as the guard itself wants.
+fn has_room(limit: u64, used: u64, more: u64) -> bool {
+    used.saturating_add(more) <= ceiling_of(limit).min(limit - limit / 10)
 }
 
 /// Whether so many processes came between two looks that the next look may come too late.
@@ -386,6 +422,14 @@ mod tests {
         late.extend([Some(130); 200]);
         late.push(Some(40));
         assert_eq!(waited(&late).await.1, 302);
+    }
+
+    #[test]
+    fn a_new_context_leaves_a_tenth_of_the_memory() {
+        for (limit, most) in [(2000, 1800), (1000, 900), (128, 104)] {
+            assert!(has_room(limit * MIB, (most - 20) * MIB, 20 * MIB), "{limit}");
+            assert!(!has_room(limit * MIB, (most - 20) * MIB, 21 * MIB), "{limit}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -232,6 +232,9 @@ pub(crate) async fn create(agent: &Rc<Agent>, request: ContextCreate) -> Result<
     };
     contexts.coming.set(contexts.coming.get() + 1);
     let coming = Coming(contexts);
+    // Its size says what another one needs.
+    contexts.zygote(agent).await?;
+    agent.guard.check_room()?;
     let kernel = contexts.fork(agent, &surroundings).await?;
     drop(coming);
     Ok(begin(agent, id, request.language, surroundings, kernel))
