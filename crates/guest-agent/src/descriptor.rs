@@ -17,6 +17,9 @@ pub(crate) type Scratch = RefCell<Box<[u8]>>;
 /// Bytes that one read takes at most.
 pub(crate) const SCRATCH: usize = 64 * 1024;
 
+/// Bytes that a pipe holds at most, unless root has raised the kernel's limit (pipe(7)).
+const LARGEST_PIPE: usize = 1 << 20;
+
 /// An owned descriptor in non-blocking mode.
 #[derive(Debug)]
 pub(crate) struct Descriptor(AsyncFd<OwnedFd>);
@@ -47,12 +50,29 @@ impl Descriptor {
     }
 
     /// What is there now. `None`: nothing, and it has not ended.
-    pub(crate) fn read_now(&self, scratch: &Scratch) -> io::Result<Option<usize>> {
+    fn read_now(&self, scratch: &Scratch) -> io::Result<Option<usize>> {
         match read_once(self.0.get_ref(), &mut scratch.borrow_mut()) {
             Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Takes what was written before now, in pieces. `false`: it has ended. No more than a pipe holds: somebody may write as
+    /// fast as this reads.
+    pub(crate) fn drain(&self, scratch: &Scratch, mut take: impl FnMut(&[u8])) -> bool {
+        let mut taken = 0;
+        while taken < LARGEST_PIPE {
+            match self.read_now(scratch) {
+                Ok(Some(0)) | Err(_) => return false,
+                Ok(Some(count)) => {
+                    take(&scratch.borrow()[..count]);
+                    taken += count;
+                }
+                Ok(None) => break,
+            }
+        }
+        true
     }
 
     /// Writes all of it, waiting while the other side does not read.

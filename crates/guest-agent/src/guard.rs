@@ -11,6 +11,7 @@ use std::{
 };
 
 use atoll_model::{Limits, Outcome};
+use atoll_protocol::types::{GuestCode, GuestRefusal};
 use nix::{
     sys::{
         signal::{Signal, kill},
@@ -20,9 +21,12 @@ use nix::{
 };
 use tokio::{sync::Notify, time::sleep};
 
-use crate::tree::{self, Mark, Process};
+use crate::{
+    memory::{MIB, ceiling_of, has_room, resident_bytes, used_memory, wait_for_release},
+    refusal::refuse,
+    tree::{self, Mark},
+};
 
-const MIB: u64 = 1 << 20;
 /// How fast programs can fill memory, in bytes a second; a generous guess.
 const FILL_RATE: u64 = 4 << 30;
 /// Most commands have ended before it; they cost no look.
@@ -31,8 +35,9 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 const LONGEST_PERIOD: Duration = Duration::from_millis(100);
 /// With only strays left that start no others.
 const STRAY_PERIOD: Duration = Duration::from_secs(1);
-/// How long the memory of a killed process may take to be free.
-const RELEASE_TIME: Duration = Duration::from_millis(300);
+/// Which part of the zygote's own memory a context copies in its first cells: one that has shown a table has copied a tenth,
+/// one that has drawn a chart a quarter.
+const SHARE_OF_FORK: u64 = 4;
 /// Fewer processes than these leave the agent its turn, however fast they come.
 const CROWD: usize = 32;
 /// More new ones than these between two looks are an explosion.
@@ -150,6 +155,25 @@ impl Guard {
         }
     }
 
+    /// Whether there is room for another fork of the zygote. Refused is one that would leave less than a tenth of the memory:
+    /// a moment later something would have to be ended for it.
+    pub(crate) fn check_room(&self) -> Result<(), GuestRefusal> {
+        let zygote = self.zygote.get().map_or(0, resident_bytes);
+        let limit = self.limit_bytes();
+        let used = used_memory(limit);
+        if has_room(limit, used, zygote / SHARE_OF_FORK) {
+            return Ok(());
+        }
+        let (used, limit) = (used / MIB, self.limit_mb.get());
+        Err(refuse(
+            GuestCode::TooMany,
+            format!(
+                "a new context would leave less than a tenth of the sandbox's memory: {used} of {limit} MiB are in use; close \
+                 a context, or give the sandbox more memory"
+            ),
+        ))
+    }
+
     /// Whether, and why, the guard ended something of this tree since it was last asked.
     pub(crate) fn take_verdict(&self, mark: Mark) -> Option<Verdict> {
         self.verdicts.borrow_mut().remove(&mark)
@@ -179,7 +203,7 @@ impl Guard {
     /// processes are stopped before they are looked at.
     async fn look(&self) -> Duration {
         let limit = self.limit_bytes();
-        let ceiling = limit - (limit / 16).clamp(24 * MIB, 128 * MIB).min(limit / 2);
+        let ceiling = ceiling_of(limit);
         let glance = Glance::take();
         if self.is_ours && self.are_too_many(glance.processes) || !self.is_ours && self.are_too_many(tree::count()) {
             self.end_most_numerous().await;
@@ -191,7 +215,7 @@ impl Guard {
             _ => used_memory(limit),
         };
         if used >= ceiling {
-            self.end_greediest(used).await;
+            self.end_greediest(used, ceiling).await;
             return SHORTEST_PERIOD;
         }
         let before = self.seen.replace(glance.processes);
@@ -229,7 +253,9 @@ impl Guard {
         processes + SPARE_PROCESSES > self.pids.get() as usize
     }
 
-    async fn end_greediest(&self, used: u64) {
+    /// Memory is nearly full: the process with the most goes. Everybody else stands still until its memory is free, so that
+    /// the next look judges what they hold and not what is just being given back.
+    async fn end_greediest(&self, used: u64, ceiling: u64) {
         let processes = tree::all_processes();
         let spared = self.zygote.get();
         let candidates = processes.iter().filter(|process| Some(process.pid) != spared);
@@ -252,7 +278,9 @@ impl Guard {
         );
         // That it has ended by itself meanwhile is fine.
         let _ = kill(victim.pid, Signal::SIGKILL);
-        wait_for_release(victim).await;
+        let _standstill = tree::Standstill::begin().await;
+        let limit = self.limit_bytes();
+        wait_for_release(ceiling, || tree::has_ended(victim.pid).then(|| used_memory(limit))).await;
     }
 
     /// Too many processes: the tree with the most threads goes, all at once, before it can grow again. Threads, because gVisor's
@@ -302,46 +330,4 @@ impl Glance {
             },
         }
     }
-}
-
-async fn wait_for_release(victim: Process) {
-    let step = Duration::from_millis(5);
-    let mut waited = Duration::ZERO;
-    while !tree::has_ended(victim.pid) && waited < RELEASE_TIME {
-        sleep(step).await;
-        waited += step;
-    }
-}
-
-/// Memory in use by programs, in bytes. Where the machine's total is far above the limit the machine is not ours alone
-/// (tests on a host), and only the agent's own processes count.
-pub(crate) fn used_memory(limit: u64) -> u64 {
-    let meminfo = tree::kernel_file("/proc/meminfo");
-    let field = |name: &str| {
-        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace()
-            .next()?
-            .parse::<u64>()
-            .ok()
-            .map(|kib| kib * 1024)
-    };
-    match (field("MemTotal:"), field("MemAvailable:")) {
-        (Some(total), Some(available)) if total <= limit * 3 / 2 + 512 * MIB => total.saturating_sub(available),
-        _ => tree::all_processes()
-            .into_iter()
-            .filter(|process| process.mark.is_some())
-            .map(|process| resident_bytes(process.pid))
-            .sum(),
-    }
-}
-
-/// What a process holds alone, in bytes; 0 when it is gone.
-pub(crate) fn resident_bytes(pid: Pid) -> u64 {
-    let statm = tree::kernel_file(&format!("/proc/{pid}/statm"));
-    let mut pages = statm
-        .split_whitespace()
-        .skip(1)
-        .map(|field| field.parse::<u64>().unwrap_or(0));
-    let (resident, shared) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
-    resident.saturating_sub(shared) * 4096
 }

@@ -13,6 +13,7 @@ mod exec;
 mod files;
 mod group;
 mod guard;
+mod memory;
 mod output;
 mod port;
 mod program;

@@ -137,8 +137,8 @@ impl Launch {
                 "the machine has no room for another process now; end one, or give it more memory",
             ),
             (Step::Program, _) => refuse(GuestCode::NotExecutable, from_io(&program, error).message),
-            (Step::Directory, _) => from_io(&cwd, error),
-            (Step::Credentials, _) => from_io(&format!("user {}", self.user.name), error),
+            (Step::Directory, _) => refuse(GuestCode::Invalid, from_io(&format!("cwd: {cwd}"), error).message),
+            (Step::Credentials, _) => from_io(&format!("user: {}", self.user.name), error),
             (Step::Surroundings, _) => from_io("starting the process", error),
         }
     }
@@ -195,8 +195,11 @@ pub(crate) fn working_directory(cwd: Option<&str>, user: &User) -> Result<String
     }
     match fs::metadata(cwd) {
         Ok(found) if found.is_dir() => Ok(cwd.to_owned()),
-        Ok(_) => Err(refuse(GuestCode::WrongKind, format!("cwd {cwd} is not a directory"))),
-        Err(error) => Err(from_io(&format!("cwd {cwd}"), &error)),
+        Ok(_) => Err(refuse(GuestCode::Invalid, format!("cwd: {cwd} is not a directory"))),
+        Err(error) => Err(refuse(
+            GuestCode::Invalid,
+            from_io(&format!("cwd: {cwd}"), &error).message,
+        )),
     }
 }
 

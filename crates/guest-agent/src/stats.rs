@@ -5,7 +5,7 @@ use nix::unistd::Pid;
 
 use crate::{
     agent::Agent,
-    guard::{resident_bytes, used_memory},
+    memory::{resident_bytes, used_memory},
     tree,
 };
 

@@ -4,7 +4,13 @@
 //! emptied. A resource limit is inherited by every descendant and survives all of that, and one of them has no effect on
 //! any kernel of the last twenty years: RLIMIT_RSS. Its soft value is the mark. No helper process per command is needed.
 
-use std::{cell::Cell, fs, io::Read, time::Duration};
+use std::{
+    cell::Cell,
+    fs,
+    io::Read,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use nix::{
     sys::{
@@ -97,6 +103,12 @@ pub(crate) fn has_ended(pid: Pid) -> bool {
     matches!(stat_field(pid, STATE).as_deref(), Some("Z" | "X") | None)
 }
 
+/// Whether a process may have been forked by one of that tree just now: it has the tree's mark, or has ended already.
+pub(crate) fn may_be_child(pid: Pid, mark: Mark) -> bool {
+    let is_gone = || kill(pid, None) == Err(nix::Error::ESRCH);
+    pid.as_raw() > 1 && pid != Pid::this() && (Mark::of(pid) == Some(mark) || is_gone())
+}
+
 /// Threads of a process; 0 when it is gone.
 pub(crate) fn threads(pid: Pid) -> usize {
     let field = stat_field(pid, THREADS);
@@ -143,12 +155,16 @@ pub(crate) fn kernel_is_ours() -> bool {
 /// Only process 1 may do that: elsewhere the machine is not ours, and nothing is stopped.
 pub(crate) struct Standstill(bool);
 
+/// How many of them there are. Two may overlap, and everybody goes on with the end of the last.
+static STANDSTILLS: AtomicUsize = AtomicUsize::new(0);
+
 impl Standstill {
     /// A fork that is under way when its parent is stopped gives a child that runs, so everybody is told again until no more
     /// come.
     pub(crate) async fn begin() -> Self {
         let standstill = Self(std::process::id() == 1);
         if standstill.0 {
+            STANDSTILLS.fetch_add(1, Ordering::Relaxed);
             let mut before = None;
             for _ in 0..STOPS {
                 // An error says that there is no other process.
@@ -168,7 +184,7 @@ impl Standstill {
 
 impl Drop for Standstill {
     fn drop(&mut self) {
-        if self.0 {
+        if self.0 && STANDSTILLS.fetch_sub(1, Ordering::Relaxed) == 1 {
             let _ = kill(EVERYONE, Signal::SIGCONT);
         }
     }

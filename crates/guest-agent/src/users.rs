@@ -47,7 +47,10 @@ impl User {
         let Some(mut user) = find_in(&passwd, name) else {
             return match name {
                 "root" | "0" => Ok(Self::root()),
-                _ => Err(refuse(GuestCode::NotFound, format!("there is no user {name:?}"))),
+                _ => Err(refuse(
+                    GuestCode::Invalid,
+                    format!("user: there is no {name:?} in this sandbox"),
+                )),
             };
         };
         // A machine without groups has no supplementary ones.

@@ -87,15 +87,16 @@ struct Rootfs {
 }
 
 impl Templates {
-    /// Reads the recipes and what was baked before, and removes what a crash left half made. Only one server may have the
-    /// state folder open.
+    /// Reads the recipes and what was baked before, removes what a crash left half made, and repairs the guests' files. Only
+    /// one server may have the state folder open.
     ///
     /// # Errors
-    /// A recipe that is not right, or a state folder that cannot be read.
+    /// A recipe that is not right, or a state folder that cannot be read or written.
     pub fn open(config: TemplatesConfig<'_>) -> Result<Self, TemplateError> {
         let catalog = Catalog::read(config.built_in, config.recipes_dir.as_deref())?;
         let places = Places::new(config.state_dir);
         places.sweep()?;
+        config.guest.install(&places.guests())?;
         let names = || catalog.recipes().map(|recipe| recipe.name.clone());
         let mut in_force = BTreeMap::new();
         for name in names() {

@@ -95,7 +95,7 @@ impl Actor {
             }
             Control::Thaw { entropy, env } => {
                 if let Some(kernel) = &mut self.kernel {
-                    kernel.thaw(&entropy, &env).await;
+                    kernel.thaw(&entropy, &env);
                 }
                 false
             }
@@ -152,8 +152,7 @@ impl Actor {
     }
 
     async fn make_kernel(&mut self) -> Result<(), GuestRefusal> {
-        let zygote = self.agent.contexts.zygote(&self.agent).await?;
-        self.kernel = Some(Kernel::fork(&self.agent, &zygote, &self.surroundings).await?);
+        self.kernel = Some(self.agent.contexts.fork(&self.agent, &self.surroundings).await?);
         self.context.restarts.set(self.context.restarts.get() + 1);
         Ok(())
     }

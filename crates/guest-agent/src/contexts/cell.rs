@@ -32,6 +32,9 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long what a dead interpreter said may take to be read.
 const LAST_WORDS: Duration = Duration::from_millis(10);
 
+/// And all of that together, should somebody go on speaking in its place.
+const ALL_LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// A cell that a caller wants to run.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -122,6 +125,8 @@ pub(super) struct Running<'a> {
     /// When it was asked to stop.
     asked: Instant,
     nudged: bool,
+    /// It said something that is no event, and the log was told.
+    babbled: bool,
 }
 
 impl<'a> Running<'a> {
@@ -141,6 +146,7 @@ impl<'a> Running<'a> {
             stop: None,
             asked: started,
             nudged: false,
+            babbled: false,
         }
     }
 
@@ -151,9 +157,10 @@ impl<'a> Running<'a> {
             code: &self.job.run.code,
             env: &self.job.run.env,
         };
-        let ending = match self.kernel.channel.send(&request, &[]).await {
+        let ending = match self.kernel.channel.post(&request) {
             Ok(()) => self.until_done(controls).await,
-            Err(_) => Ending::Gone(self.kernel.exited_soon().await),
+            // It has taken nothing for long.
+            Err(_) => self.kill().await,
         };
         self.drain();
         self.end(ending)
@@ -196,7 +203,7 @@ impl<'a> Running<'a> {
                         // Who asked may have left.
                         let _ = done.send(());
                     }
-                    Control::Thaw { entropy, env } => self.kernel.thaw(&entropy, &env).await,
+                    Control::Thaw { entropy, env } => self.kernel.thaw(&entropy, &env),
                     Control::Restart(_) | Control::Close(_) => {
                         self.stop = Some(Stop::Control(control));
                         return self.kill().await;
@@ -209,9 +216,14 @@ impl<'a> Running<'a> {
     /// Takes what the interpreter said just before it ended. A process that it left behind may hold its socket open, so the
     /// end of the socket is not awaited.
     async fn take_last(&mut self) {
-        while let Ok(Ok(Some(incoming))) = timeout(LAST_WORDS, self.kernel.channel.receive(&self.agent.spill)).await {
-            self.take(incoming);
-        }
+        let take_all = async {
+            while let Ok(Ok(Some(incoming))) = timeout(LAST_WORDS, self.kernel.channel.receive(&self.agent.spill)).await
+            {
+                self.take(incoming);
+            }
+        };
+        // That somebody speaks on is no fault: it is told nothing, and ends with the interpreter's tree.
+        let _ = timeout(ALL_LAST_WORDS, take_all).await;
     }
 
     /// Interrupts the code, and begins to count.
@@ -235,7 +247,12 @@ impl<'a> Running<'a> {
                 Ok(ContextEvent::Done(done)) if done.cell == self.number => return Some(done),
                 // Of an earlier cell: nobody waits for it.
                 Ok(_) => {}
-                Err(error) => eprintln!("atoll-agent: a context said something that is no event: {error}"),
+                // Once: the log is no place for whatever a cell writes to its control socket.
+                Err(error) if !self.babbled => {
+                    self.babbled = true;
+                    eprintln!("atoll-agent: a context said something that is no event: {error}");
+                }
+                Err(_) => {}
             },
             Incoming::TooLong { length, start, path } => {
                 if String::from_utf8_lossy(&start).contains("\"done\"") {
@@ -273,19 +290,13 @@ impl<'a> Running<'a> {
 
     /// Takes everything that was printed so far.
     fn drain(&mut self) {
-        for stream in 0..2 {
-            while self.open[stream] {
-                let source = if stream == 0 {
-                    &self.kernel.stdout
-                } else {
-                    &self.kernel.stderr
-                };
-                match source.read_now(&self.agent.scratch) {
-                    Ok(Some(count)) => self.keep(stream, count),
-                    Ok(None) => break,
-                    Err(_) => self.open[stream] = false,
-                }
-            }
+        let [stdout, stderr] = &mut self.open;
+        let streams = [
+            (stdout, &self.kernel.stdout, &mut self.stdout),
+            (stderr, &self.kernel.stderr, &mut self.stderr),
+        ];
+        for (open, source, keeper) in streams {
+            *open = *open && source.drain(&self.agent.scratch, |data| keeper.write(data));
         }
     }
 

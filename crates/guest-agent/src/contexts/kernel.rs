@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use atoll_protocol::types::GuestRefusal;
 use nix::{
     fcntl::OFlag,
     sys::signal::{Signal, kill},
@@ -18,7 +17,7 @@ use tokio::{sync::oneshot, time::timeout};
 
 use super::{
     wire::{Channel, Incoming, Request},
-    zygote::{ForkOrder, Zygote},
+    zygote::{Failure, ForkOrder, Zygote},
 };
 use crate::{
     agent::Agent,
@@ -53,12 +52,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub(super) async fn fork(
-        agent: &Rc<Agent>,
-        zygote: &Zygote,
-        surroundings: &Surroundings,
-    ) -> Result<Self, GuestRefusal> {
-        let failed = |error: io::Error| from_io("making a context", &error);
+    pub(super) async fn fork(agent: &Rc<Agent>, zygote: &Zygote, surroundings: &Surroundings) -> Result<Self, Failure> {
+        let failed = |error: io::Error| Failure::from(from_io("making a context", &error));
         let (ours, theirs) = StdStream::pair().map_err(failed)?;
         let pipe = || pipe2(OFlag::O_CLOEXEC).map_err(|error| failed(error.into()));
         let ((stdout, child_stdout), (stderr, child_stderr)) = (pipe()?, pipe()?);
@@ -89,9 +84,9 @@ impl Kernel {
     }
 
     /// Re-seeds it and gives it the machine's environment; done before the next cell.
-    pub(super) async fn thaw(&mut self, entropy: &str, env: &BTreeMap<String, String>) {
-        // One that has ended is told of elsewhere, and draws anew when it is started again.
-        let _ = self.channel.send(&Request::Thaw { entropy, env }, &[]).await;
+    pub(super) fn thaw(&mut self, entropy: &str, env: &BTreeMap<String, String>) {
+        // One that takes nothing is killed when a cell comes, and draws anew when it is started again.
+        let _ = self.channel.post(&Request::Thaw { entropy, env });
     }
 
     /// Raises KeyboardInterrupt in the cell that runs.

@@ -24,7 +24,7 @@ use self::{
     cell::{Control, Job},
     departure::{Departure, Presence},
     kernel::{Kernel, Surroundings},
-    zygote::Zygote,
+    zygote::{Failure, Zygote},
 };
 use crate::{
     agent::Agent,
@@ -134,12 +134,36 @@ impl Contexts {
         Ok(zygote)
     }
 
+    /// Forks a context. A zygote that is lost, as after a program of the machine has stopped it, is replaced once.
+    async fn fork(&self, agent: &Rc<Agent>, surroundings: &Surroundings) -> Result<Kernel, GuestRefusal> {
+        let zygote = self.zygote(agent).await?;
+        match Kernel::fork(agent, &zygote, surroundings).await {
+            Err(Failure::Lost(why)) => eprintln!("atoll-agent: the warm interpreter is replaced: {why}"),
+            forked => return Ok(forked?),
+        }
+        let mut slot = self.zygote.lock().await;
+        if slot.as_ref().is_some_and(|current| Rc::ptr_eq(current, &zygote)) {
+            *slot = None;
+        }
+        drop(slot);
+        zygote.end().await;
+        let zygote = self.zygote(agent).await?;
+        Ok(Kernel::fork(agent, &zygote, surroundings).await?)
+    }
+
     /// Makes the interpreter a new one. A zygote that has ended is none: it draws anew when it is started.
     pub(crate) async fn thaw(&self, agent: &Rc<Agent>) -> Result<(), GuestRefusal> {
-        let slot = self.zygote.lock().await;
+        let mut slot = self.zygote.lock().await;
         if let Some(zygote) = slot.as_ref().filter(|zygote| zygote.is_alive()) {
             let env = agent.machine_env.borrow().clone();
-            zygote.thaw(agent.entropy.seed()?, env).await?;
+            match zygote.thaw(agent.entropy.seed()?, env).await {
+                Err(Failure::Lost(why)) => {
+                    eprintln!("atoll-agent: the warm interpreter is given up: {why}");
+                    zygote.end().await;
+                    *slot = None;
+                }
+                thawed => thawed?,
+            }
         }
         drop(slot);
         let all: Vec<Rc<Context>> = self.all.borrow().values().cloned().collect();
@@ -208,8 +232,10 @@ pub(crate) async fn create(agent: &Rc<Agent>, request: ContextCreate) -> Result<
     };
     contexts.coming.set(contexts.coming.get() + 1);
     let coming = Coming(contexts);
-    let zygote = contexts.zygote(agent).await?;
-    let kernel = Kernel::fork(agent, &zygote, &surroundings).await?;
+    // Its size says what another one needs.
+    contexts.zygote(agent).await?;
+    agent.guard.check_room()?;
+    let kernel = contexts.fork(agent, &surroundings).await?;
     drop(coming);
     Ok(begin(agent, id, request.language, surroundings, kernel))
 }

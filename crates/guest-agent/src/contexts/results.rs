@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use atoll_protocol::types::CellEvent;
+use atoll_protocol::{event::MAX_JSON, types::CellEvent};
 use serde_json::Value;
 
 use super::wire::ResultEvent;
@@ -60,7 +60,8 @@ impl Results {
             bundle,
             is_last_expression,
         };
-        let Ok(json) = serde_json::to_vec(&event) else {
+        let json = serde_json::to_vec(&event).ok().filter(|json| json.len() <= MAX_JSON);
+        let Some(json) = json else {
             self.dropped += 1;
             return;
         };
@@ -69,16 +70,22 @@ impl Results {
             held.find(|held| held.display_id.as_ref() == Some(id))
         });
         if let Some(earlier) = earlier {
-            self.bytes = self.bytes - earlier.json.len() + json.len();
+            let bytes = self.bytes - earlier.json.len() + json.len();
+            if bytes > MOST_BYTES {
+                self.dropped += 1;
+                return;
+            }
+            self.bytes = bytes;
             earlier.json = json;
             return;
         }
-        if self.count >= MOST || self.bytes + json.len() > MOST_BYTES {
+        let bytes = self.bytes + json.len() + display_id.as_ref().map_or(0, String::len);
+        if self.count >= MOST || bytes > MOST_BYTES {
             self.dropped += 1;
             return;
         }
         self.count += 1;
-        self.bytes += json.len();
+        self.bytes = bytes;
         if display_id.is_none() && self.held.is_empty() {
             self.hub.push_json(json);
         } else {
@@ -102,5 +109,75 @@ impl Results {
                 self.hub.push_json(json);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atoll_protocol::event::Decoder;
+
+    use super::*;
+    use crate::output::Policy;
+
+    fn result(length: usize, display_id: Option<&str>) -> ResultEvent {
+        ResultEvent {
+            cell: 1,
+            bundle: BTreeMap::from([("text/plain".to_owned(), Value::String("x".repeat(length)))]),
+            is_last_expression: false,
+            display_id: display_id.map(str::to_owned),
+        }
+    }
+
+    /// The length of each result's text, and the last of them.
+    async fn told(results: Results) -> (Vec<usize>, String) {
+        let hub = Rc::clone(&results.hub);
+        results.finish();
+        hub.close();
+        let (mut decoder, mut position, mut texts) = (Decoder::default(), 0, Vec::new());
+        while let Some(batch) = hub.next_batch(&mut position).await {
+            decoder.push(batch);
+            while let Some(record) = decoder.next_record().expect("records") {
+                match serde_json::from_slice(&record.payload).expect("an event") {
+                    CellEvent::Result { bundle, .. } => {
+                        texts.push(bundle["text/plain"].as_str().unwrap_or_default().to_owned())
+                    }
+                    CellEvent::Done(end) => panic!("{end:?}"),
+                }
+            }
+        }
+        (texts.iter().map(String::len).collect(), texts.pop().unwrap_or_default())
+    }
+
+    #[tokio::test]
+    async fn updates_and_names_of_displays_count_as_what_they_hold() {
+        let mut results = Results::new(Rc::new(Hub::new(Policy::Wait)));
+        let most = MOST_BYTES / 4;
+        for number in 0..8 {
+            results.add(result(1, Some(&number.to_string())));
+        }
+        for number in 0..8 {
+            results.add(result(most - 100, Some(&number.to_string())));
+        }
+        results.add(result(1, Some(&"x".repeat(most))));
+        let (lengths, last) = told(results).await;
+        assert_eq!(
+            lengths[..8],
+            [most - 100, most - 100, most - 100, 1, 1, 1, 1, 1].map(|length| length)
+        );
+        assert_eq!(last, "[6 more results were not kept]");
+    }
+
+    #[tokio::test]
+    async fn a_result_that_grows_beyond_a_record_is_not_kept() {
+        let mut results = Results::new(Rc::new(Hub::new(Policy::Wait)));
+        let mut grown = result(0, None);
+        // As JSON, each is "1e15," when it comes and "1000000000000000.0," when it goes.
+        grown
+            .bundle
+            .insert("application/json".to_owned(), vec![1e15; 1_000_000].into());
+        results.add(grown);
+        results.add(result(5, None));
+        let (lengths, last) = told(results).await;
+        assert_eq!((lengths[0], last.as_str()), (5, "[1 more results were not kept]"));
     }
 }

@@ -10,13 +10,17 @@ use std::{
     },
 };
 
-use atoll_protocol::{event::Kind, types::CellError};
+use atoll_protocol::{
+    event::Kind,
+    types::{CellError, GuestCode},
+};
 use bytes::{Buf, Bytes, BytesMut};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, Interest},
+    io::{AsyncWriteExt, Interest},
     net::UnixStream,
+    task::coop::consume_budget,
 };
 
 use crate::output::{Spill, SpillFile};
@@ -26,6 +30,10 @@ const HEADER: usize = 4;
 const LONGEST: usize = 8 << 20;
 /// How much of such a one is looked at.
 const START: usize = 256;
+/// Room for one reading, in bytes.
+const READ: usize = 8 * 1024;
+/// What may wait for the other end to take it, in bytes, before more is refused. Above the longest code of a cell.
+const MOST_WAITING: usize = 32 << 20;
 
 /// What the agent says.
 #[derive(Debug, Serialize)]
@@ -58,9 +66,22 @@ pub(super) enum ZygoteEvent {
     Ready,
     Warmed,
     Thawed,
-    Failed { message: String },
-    Forked { pid: i32 },
-    Exited { pid: i32, status: i32 },
+    Failed {
+        message: String,
+        #[serde(default = "internal")]
+        code: GuestCode,
+    },
+    Forked {
+        pid: i32,
+    },
+    Exited {
+        pid: i32,
+        status: i32,
+    },
+}
+
+fn internal() -> GuestCode {
+    GuestCode::Internal
 }
 
 /// What a context says.
@@ -87,10 +108,20 @@ pub(super) struct ResultEvent {
 pub(super) struct DoneEvent {
     pub(super) cell: u64,
     pub(super) status: DoneStatus,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "exit_code")]
     pub(super) exit_code: i32,
     #[serde(default)]
     pub(super) error: Option<CellError>,
+}
+
+/// 0 to 255 as it is; anything else is what no process can end with, and told as 255.
+fn exit_code<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {
+    let code = serde_json::Number::deserialize(deserializer)?;
+    Ok(code
+        .as_u64()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(u8::MAX)
+        .into())
 }
 
 /// How a cell ended, as its interpreter sees it.
@@ -123,6 +154,8 @@ pub(super) struct Channel {
     socket: UnixStream,
     buffer: BytesMut,
     long: Option<Long>,
+    /// What the other end has yet to take.
+    outgoing: BytesMut,
 }
 
 /// A message that is too long, half way through.
@@ -141,16 +174,23 @@ impl Channel {
             socket: UnixStream::from_std(socket)?,
             buffer: BytesMut::new(),
             long: None,
+            outgoing: BytesMut::new(),
         })
     }
 
-    /// Sends a message and, with its first byte, descriptors.
+    /// Leaves a message to [`receive`](Self::receive), which sends it as the other end takes it: one that is stopped holds up
+    /// nobody. An error: it has taken nothing for long.
+    pub(super) fn post(&mut self, request: &Request<'_>) -> io::Result<()> {
+        if self.outgoing.len() > MOST_WAITING {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        append(&mut self.outgoing, request)
+    }
+
+    /// Sends a message and, with its first byte, descriptors. Not while anything that was posted waits.
     pub(super) async fn send(&mut self, request: &Request<'_>, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let body = serde_json::to_vec(request).map_err(io::Error::other)?;
-        let length = u32::try_from(body.len()).map_err(io::Error::other)?;
-        let mut message = BytesMut::with_capacity(HEADER + body.len());
-        message.extend_from_slice(&length.to_be_bytes());
-        message.extend_from_slice(&body);
+        let mut message = BytesMut::new();
+        append(&mut message, request)?;
         let raw: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let socket = &self.socket;
         let first = || {
@@ -170,16 +210,45 @@ impl Channel {
         self.socket.write_all(&message).await
     }
 
-    /// The next message; `None` when the other end closed. Cancel-safe.
+    /// The next message; `None` when the other end closed. Sends meanwhile what was posted. Cancel-safe.
     pub(super) async fn receive(&mut self, spill: &Spill) -> io::Result<Option<Incoming>> {
         loop {
+            // One who says more than can be looked at leaves everybody else their turn.
+            consume_budget().await;
             if let Some(incoming) = self.next_buffered(spill) {
                 return Ok(Some(incoming));
             }
-            if self.socket.read_buf(&mut self.buffer).await? == 0 {
-                return Ok(None);
+            self.flush()?;
+            let wanted = if self.outgoing.is_empty() {
+                Interest::READABLE
+            } else {
+                Interest::READABLE | Interest::WRITABLE
+            };
+            if !self.socket.ready(wanted).await?.is_readable() {
+                continue;
+            }
+            self.buffer.reserve(READ);
+            match self.socket.try_read_buf(&mut self.buffer) {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Sends what the other end takes now.
+    fn flush(&mut self) -> io::Result<()> {
+        while !self.outgoing.is_empty() {
+            match self.socket.try_write(&self.outgoing) {
+                Ok(count) => self.outgoing.advance(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        // Do not hold on to the memory of a large one.
+        self.outgoing = BytesMut::new();
+        Ok(())
     }
 
     fn next_buffered(&mut self, spill: &Spill) -> Option<Incoming> {
@@ -214,6 +283,15 @@ impl Channel {
         }
         Some(Incoming::Whole(message))
     }
+}
+
+fn append(out: &mut BytesMut, request: &Request<'_>) -> io::Result<()> {
+    let body = serde_json::to_vec(request).map_err(io::Error::other)?;
+    let length = u32::try_from(body.len()).map_err(io::Error::other)?;
+    out.reserve(HEADER + body.len());
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&body);
+    Ok(())
 }
 
 impl Long {

@@ -2,7 +2,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fs::OpenOptions,
     io,
     os::{
@@ -19,7 +19,7 @@ use nix::{
     unistd::{Pid, pipe2},
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Notify, mpsc, oneshot},
     time::timeout,
 };
 
@@ -46,6 +46,8 @@ pub(super) struct Zygote {
     pid: Pid,
     mark: Mark,
     orders: mpsc::Sender<Order>,
+    /// It was ended by us, even if somebody else holds its socket.
+    ended: Rc<Notify>,
     printed: Rc<RefCell<Vec<u8>>>,
 }
 
@@ -60,7 +62,34 @@ pub(super) struct Forked {
 #[derive(Debug)]
 struct Order {
     work: Work,
-    answer: oneshot::Sender<Result<Option<Forked>, String>>,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// What came of an order: the context of a fork, nothing of any other.
+type Answer = Result<Option<Forked>, Failure>;
+
+/// Why an order was not carried out.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The zygote has ended, does not answer, or says what none would: another one may do it.
+    Lost(String),
+    /// It will not be done.
+    Refused(GuestRefusal),
+}
+
+impl From<GuestRefusal> for Failure {
+    fn from(refusal: GuestRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Failure> for GuestRefusal {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Lost(why) => refuse(GuestCode::Internal, format!("the warm interpreter: {why}")),
+            Failure::Refused(refusal) => refusal,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -115,11 +144,19 @@ impl Zygote {
         let printed: Rc<RefCell<Vec<u8>>> = Rc::default();
         agent.spawn(keep_output(Rc::clone(agent), output, Rc::clone(&printed)));
         let (orders, received) = mpsc::channel(64);
-        agent.spawn(serve(Rc::clone(agent), pid, channel, received));
+        let ended: Rc<Notify> = Rc::default();
+        let dialogue = Dialogue {
+            agent: Rc::clone(agent),
+            mark,
+            channel,
+            children: HashSet::new(),
+        };
+        agent.spawn(dialogue.run(pid, received, Rc::clone(&ended)));
         let zygote = Rc::new(Self {
             pid,
             mark,
             orders,
+            ended,
             printed,
         });
         if let Err(refusal) = zygote.prepare(recipe).await {
@@ -137,8 +174,12 @@ impl Zygote {
             self.order(Work::Warm { code }).await
         };
         let warmed = timeout(patience, warm).await;
-        let warmed = warmed.unwrap_or_else(|_| Err(format!("not done after {} ms", recipe.timeout_ms)));
-        warmed.map(drop).map_err(|message| {
+        let late = |_| Err(Failure::Lost(format!("not done after {} ms", recipe.timeout_ms)));
+        warmed.unwrap_or_else(late).map(drop).map_err(|failure| {
+            let message = match failure {
+                Failure::Lost(why) => why,
+                Failure::Refused(refusal) => refusal.message,
+            };
             let printed = String::from_utf8_lossy(&self.printed.borrow()).trim_end().to_owned();
             let said = if printed.is_empty() {
                 printed
@@ -154,12 +195,12 @@ impl Zygote {
     }
 
     /// Re-seeds it and gives it the machine's environment.
-    pub(super) async fn thaw(&self, entropy: String, env: BTreeMap<String, String>) -> Result<(), GuestRefusal> {
+    pub(super) async fn thaw(&self, entropy: String, env: BTreeMap<String, String>) -> Result<(), Failure> {
         self.order_soon(Work::Thaw { entropy, env }).await.map(drop)
     }
 
     /// Forks a context.
-    pub(super) async fn fork(&self, order: ForkOrder) -> Result<Forked, GuestRefusal> {
+    pub(super) async fn fork(&self, order: ForkOrder) -> Result<Forked, Failure> {
         let work = Work::Fork {
             context: order.context,
             cwd: order.cwd,
@@ -168,23 +209,17 @@ impl Zygote {
             descriptors: order.descriptors,
         };
         let forked = self.order_soon(work).await?;
-        forked.ok_or_else(|| {
-            refuse(
-                GuestCode::Internal,
-                "the interpreter answered something else than a fork",
-            )
-        })
+        forked.ok_or_else(|| Failure::Lost("it answered something else than a fork".to_owned()))
     }
 
-    async fn order_soon(&self, work: Work) -> Result<Option<Forked>, GuestRefusal> {
+    async fn order_soon(&self, work: Work) -> Answer {
         let done = timeout(PATIENCE, self.order(work)).await;
-        let done = done.unwrap_or_else(|_| Err(format!("it did not answer within {PATIENCE:?}")));
-        done.map_err(|message| refuse(GuestCode::Internal, format!("the warm interpreter: {message}")))
+        done.unwrap_or_else(|_| Err(Failure::Lost(format!("it did not answer within {PATIENCE:?}"))))
     }
 
-    async fn order(&self, work: Work) -> Result<Option<Forked>, String> {
+    async fn order(&self, work: Work) -> Answer {
         let (answer, told) = oneshot::channel();
-        let gone = || "it has ended".to_owned();
+        let gone = || Failure::Lost("it has ended".to_owned());
         self.orders.send(Order { work, answer }).await.map_err(|_| gone())?;
         told.await.map_err(|_| gone())?
     }
@@ -192,38 +227,90 @@ impl Zygote {
     /// Ends it with everything that it started for itself; its contexts live on.
     pub(super) async fn end(&self) {
         tree::kill_tree(self.mark, self.pid).await;
+        self.ended.notify_one();
     }
 }
 
-/// Speaks with the zygote until it ends.
-async fn serve(agent: Rc<Agent>, pid: Pid, mut channel: Channel, mut orders: mpsc::Receiver<Order>) {
-    let mut waiting: Option<oneshot::Sender<Result<Option<Forked>, String>>> = None;
-    loop {
+/// The agent's side of the talk with a zygote. Whatever runs in the machine may have got hold of the other side.
+struct Dialogue {
+    agent: Rc<Agent>,
+    mark: Mark,
+    channel: Channel,
+    /// What it forked, and has not told the end of.
+    children: HashSet<Pid>,
+}
+
+impl Dialogue {
+    /// Speaks with the zygote until it ends.
+    async fn run(mut self, pid: Pid, orders: mpsc::Receiver<Order>, ended: Rc<Notify>) {
         tokio::select! {
-            order = orders.recv(), if waiting.is_none() => {
-                let Some(Order { work, answer }) = order else {
-                    break;
-                };
-                if let Err(error) = send(&mut channel, work).await {
-                    // Nobody waits: fine.
-                    let _ = answer.send(Err(error.to_string()));
-                    break;
+            () = self.serve(orders) => {}
+            () = ended.notified() => {}
+        }
+        self.agent.guard.remove_resident(pid);
+    }
+
+    async fn serve(&mut self, mut orders: mpsc::Receiver<Order>) {
+        // Who waits, and whether for a fork.
+        let mut waiting: Option<(oneshot::Sender<Answer>, bool)> = None;
+        loop {
+            tokio::select! {
+                order = orders.recv(), if waiting.is_none() => {
+                    let Some(Order { work, answer }) = order else {
+                        break;
+                    };
+                    let is_fork = matches!(work, Work::Fork { .. });
+                    if let Err(error) = send(&mut self.channel, work).await {
+                        // Nobody waits: fine.
+                        let _ = answer.send(Err(Failure::Lost(error.to_string())));
+                        break;
+                    }
+                    waiting = Some((answer, is_fork));
                 }
-                waiting = Some(answer);
-            }
-            incoming = channel.receive(&agent.spill) => {
-                let Ok(Some(incoming)) = incoming else {
-                    break;
-                };
-                if let Some(answer) = take_event(&agent, &incoming)
-                    && let Some(waiting) = waiting.take()
-                {
-                    let _ = waiting.send(answer);
+                incoming = self.channel.receive(&self.agent.spill) => {
+                    let Ok(Some(incoming)) = incoming else {
+                        break;
+                    };
+                    let is_fork = waiting.as_ref().is_some_and(|(_, is_fork)| *is_fork);
+                    if let Some(answer) = self.take(&incoming, is_fork)
+                        && let Some((waiting, _)) = waiting.take()
+                    {
+                        let _ = waiting.send(answer);
+                    }
                 }
             }
         }
     }
-    agent.guard.remove_resident(pid);
+
+    /// What an event answers, if a fork or something else is waited for; `None` for one that answers nothing.
+    fn take(&mut self, incoming: &Incoming, is_fork: bool) -> Option<Answer> {
+        let lost = |why: &str| Some(Err(Failure::Lost(why.to_owned())));
+        let Incoming::Whole(message) = incoming else {
+            return lost("it said something too long");
+        };
+        match serde_json::from_slice(message) {
+            Ok(ZygoteEvent::Exited { pid, status }) => {
+                // The end of anything else is not the zygote's to tell.
+                if self.children.remove(&Pid::from_raw(pid)) {
+                    self.agent.reaper.deliver(Pid::from_raw(pid), Exit::from_raw(status));
+                }
+                None
+            }
+            Ok(ZygoteEvent::Forked { pid }) => {
+                let pid = Pid::from_raw(pid);
+                if !is_fork || !tree::may_be_child(pid, self.mark) {
+                    return lost("it told of a child that is none");
+                }
+                self.children.insert(pid);
+                // Watched before the next message is looked at, which may tell of its death.
+                let exited = self.agent.reaper.watch(pid);
+                Some(Ok(Some(Forked { pid, exited })))
+            }
+            Ok(ZygoteEvent::Ready | ZygoteEvent::Warmed | ZygoteEvent::Thawed) => Some(Ok(None)),
+            Ok(ZygoteEvent::Failed { message, code }) => Some(Err(Failure::Refused(refuse(code, message)))),
+            Err(error) => lost(&format!("it said something that is no event: {error}")),
+        }
+    }
 }
 
 async fn send(channel: &mut Channel, work: Work) -> io::Result<()> {
@@ -248,28 +335,6 @@ async fn send(channel: &mut Channel, work: Work) -> io::Result<()> {
                 .send(&request, &[control.as_fd(), stdout.as_fd(), stderr.as_fd()])
                 .await
         }
-    }
-}
-
-/// What an event answers; `None` for one that answers nothing.
-fn take_event(agent: &Agent, incoming: &Incoming) -> Option<Result<Option<Forked>, String>> {
-    let Incoming::Whole(message) = incoming else {
-        return Some(Err("it said something too long".to_owned()));
-    };
-    match serde_json::from_slice(message) {
-        Ok(ZygoteEvent::Exited { pid, status }) => {
-            agent.reaper.deliver(Pid::from_raw(pid), Exit::from_raw(status));
-            None
-        }
-        Ok(ZygoteEvent::Forked { pid }) => {
-            // Watched before the next message is looked at, which may tell of its death.
-            let pid = Pid::from_raw(pid);
-            let exited = agent.reaper.watch(pid);
-            Some(Ok(Some(Forked { pid, exited })))
-        }
-        Ok(ZygoteEvent::Ready | ZygoteEvent::Warmed | ZygoteEvent::Thawed) => Some(Ok(None)),
-        Ok(ZygoteEvent::Failed { message }) => Some(Err(message)),
-        Err(error) => Some(Err(format!("it said something that is no event: {error}"))),
     }
 }
 

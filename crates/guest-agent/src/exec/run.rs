@@ -69,14 +69,12 @@ impl Source {
         }
     }
 
-    /// Takes everything that is there now.
+    /// Takes everything that was written before now.
     fn drain(&mut self, agent: &Agent, hub: &Hub) {
-        while let Some(descriptor) = &self.descriptor {
-            match descriptor.read_now(&agent.scratch) {
-                Ok(Some(count)) => self.take(agent, hub, count),
-                Ok(None) => return,
-                Err(_) => self.descriptor = None,
-            }
+        if let Some(descriptor) = self.descriptor.take()
+            && descriptor.drain(&agent.scratch, |data| self.add(hub, data))
+        {
+            self.descriptor = Some(descriptor);
         }
     }
 
@@ -172,10 +170,12 @@ impl Runner {
         let _ = timeout(LEFTOVER_GRACE, async {
             while self.is_open() {
                 let agent = &*self.agent;
+                let has_room = exec.hub.has_room();
                 let (first, second) = (self.sources.first(), self.sources.get(1));
                 tokio::select! {
-                    count = ready(first, agent) => self.sources[0].take(agent, &exec.hub, count),
-                    count = ready(second, agent) => self.sources[1].take(agent, &exec.hub, count),
+                    count = ready(first, agent), if has_room => self.sources[0].take(agent, &exec.hub, count),
+                    count = ready(second, agent), if has_room => self.sources[1].take(agent, &exec.hub, count),
+                    () = exec.hub.room(), if !has_room => {}
                 }
             }
         })

@@ -51,6 +51,10 @@ async fn output_of_everything_is_heard_in_order_before_the_end() {
     assert_eq!((cell.stdout.as_str(), cell.stderr.as_str()), ("hi\nyo\n", "err\n"));
     assert_eq!(cell.results.len(), 1);
     assert_eq!((cell.end.outcome, cell.end.exit_code), (Outcome::Error, 3));
+    for code in ["2**70", "-1", "256"] {
+        let cell = guest.cell(context, &format!("sys.exit({code})")).await;
+        assert_eq!((cell.end.outcome, cell.end.exit_code), (Outcome::Error, 255), "{code}");
+    }
     let chatty = guest
         .cell(context, "subprocess.run('head -c 20M /dev/zero | base64', shell=True)")
         .await;
@@ -263,7 +267,7 @@ async fn surroundings_of_a_context_and_of_one_run() {
     let mut bad = create.clone();
     bad.cwd = Some("/nowhere".to_owned());
     assert!(
-        matches!(guest.link.context_create(&bad).await, Err(GuestError::Refused(refusal)) if refusal.code == GuestCode::NotFound)
+        matches!(guest.link.context_create(&bad).await, Err(GuestError::Refused(refusal)) if refusal.code == GuestCode::Invalid && refusal.message.starts_with("cwd: "))
     );
     bad.language = "cobol".to_owned();
     assert!(

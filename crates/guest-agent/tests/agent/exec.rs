@@ -166,13 +166,13 @@ async fn what_cannot_be_started_is_said_in_kind() {
     };
     assert_eq!(
         guest.refused(with(|start| start.cwd = Some("/nowhere".into()))).await,
-        GuestCode::NotFound
+        GuestCode::Invalid
     );
     assert_eq!(
         guest
             .refused(with(|start| start.cwd = Some("/etc/passwd".into())))
             .await,
-        GuestCode::WrongKind
+        GuestCode::Invalid
     );
     assert_eq!(
         guest.refused(with(|start| start.cwd = Some("tmp".into()))).await,
@@ -182,7 +182,7 @@ async fn what_cannot_be_started_is_said_in_kind() {
         guest
             .refused(with(|start| start.user = Some("nobody-here".into())))
             .await,
-        GuestCode::NotFound
+        GuestCode::Invalid
     );
     assert_eq!(
         guest.refused(with(|start| start.timeout_ms = Some(0))).await,
@@ -220,6 +220,18 @@ async fn the_surroundings_of_a_command_are_its_users() {
         lines[3], "5",
         "nothing but standard streams (and the listing itself) is inherited"
     );
+}
+
+#[tokio::test]
+async fn one_that_goes_on_writing_when_its_command_ends_delays_nobody() {
+    let guest = Guest::boot().await;
+    let begun = std::time::Instant::now();
+    for script in ["yes & yes >&2 & sleep 0.1", "yes & sleep 0.1; exit 3"] {
+        let ended = guest.sh(script).await;
+        assert_eq!(ended.end.outcome, Outcome::Ok);
+    }
+    assert!(begun.elapsed().as_secs() < 10);
+    assert!(guest.link.stats().await.expect("stats").agent_rss_bytes < 32 << 20);
 }
 
 #[tokio::test]

@@ -1,6 +1,10 @@
 //! Memory and processes run out: the greediest goes, everybody else stays.
 
+use std::collections::BTreeMap;
+
+use atoll_guest_link::GuestError;
 use atoll_model::Outcome;
+use atoll_protocol::types::{ContextCreate, GuestCode};
 
 use crate::guest::{Guest, argv, eventually, shell};
 
@@ -47,6 +51,53 @@ async fn a_command_that_eats_memory_dies_of_it() {
         ended.end
     );
     assert_eq!(ended.end.exit_code, None);
+}
+
+#[tokio::test]
+async fn a_hog_of_many_processes_takes_nobody_else_with_it() {
+    let guest = Guest::with_limits(256, 1024).await;
+    guest.warm().await;
+    let context = guest.context().await;
+    guest.cell(context, "x = bytearray(30_000_000)").await;
+    let code =
+        "import os\nfor _ in range(3):\n  if os.fork() == 0: break\nb = []\nwhile True: b.append(bytearray(1_000_000))";
+    let mut hog = argv(&["python3", "-c", code]);
+    hog.timeout_ms = Some(20_000);
+    let ended = guest.exec(hog).await;
+    assert!(
+        matches!(ended.end.outcome, Outcome::Oom { limit_mb: 256, .. }),
+        "{:?}",
+        ended.end
+    );
+    eventually("agent, interpreter and context are left", || async {
+        guest.link.stats().await.expect("stats").processes == 3
+    })
+    .await;
+    let cell = guest.cell(context, "print(len(x))").await;
+    assert_eq!((cell.end.outcome, cell.stdout.as_str()), (Outcome::Ok, "30000000\n"));
+}
+
+#[tokio::test]
+async fn a_context_that_has_no_room_is_refused_and_nobody_is_ended_for_it() {
+    let guest = Guest::with_limits(1024, 1024).await;
+    guest.warm().await;
+    let full = guest.context().await;
+    let cell = guest.cell(full, "x = bytearray(920 << 20); print('held')").await;
+    assert_eq!((cell.end.outcome, cell.stdout.as_str()), (Outcome::Ok, "held\n"));
+    let create = ContextCreate {
+        language: "python".to_owned(),
+        cwd: None,
+        env: BTreeMap::new(),
+    };
+    match guest.link.context_create(&create).await {
+        Err(GuestError::Refused(refusal)) => {
+            assert_eq!(refusal.code, GuestCode::TooMany);
+            assert!(refusal.message.contains("of 1024 MiB are in use"), "{refusal}");
+        }
+        other => panic!("not refused: {other:?}"),
+    }
+    assert_eq!(guest.cell(full, "print(len(x)); del x").await.stdout, "964689920\n");
+    guest.context().await;
 }
 
 #[tokio::test]

@@ -7,4 +7,5 @@ mod exec;
 mod files;
 mod guard;
 mod guest;
+mod hostile;
 mod link;

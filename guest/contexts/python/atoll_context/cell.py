@@ -2,8 +2,13 @@
 
 import os
 import sys
+from contextlib import suppress
 
 from . import environment, figures, stdio, tracebacks
+
+
+_NO_CODE = 255
+"""What a shell shows for an exit code that is none."""
 
 
 class Runner:
@@ -64,10 +69,18 @@ def outcome(error):
 
 
 def _exit_code(code):
-    """As the interpreter itself would: None is 0, a number itself, anything else is printed and 1."""
+    """As the interpreter itself would: None is 0, a number its lowest byte, anything else is printed and 1.
+
+    A number whose lowest byte is 0 or that no process can end with is 255: only 0 itself is a success.
+    """
     if code is None:
         return 0
     if isinstance(code, int):
-        return int(code) & 0xFF
-    print(code, file=sys.stderr)
+        # The number itself, whatever a subclass makes of its operators.
+        number = int.__add__(code, 0)
+        fits = -(2**31) <= number < 2**31
+        return (number & 0xFF if fits else 0) or (_NO_CODE if number else 0)
+    # Neither its text nor what the cell has put into sys.stderr need be of any use.
+    with suppress(Exception):
+        print(code, file=sys.stderr)
     return 1

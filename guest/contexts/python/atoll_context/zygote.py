@@ -64,16 +64,19 @@ class Zygote:
         except ConnectionError:
             raise
         except (Refused, wire.Malformed) as error:
-            self._fail(operation, str(error))
+            self._fail(operation, "invalid", str(error))
+        except BlockingIOError:
+            self._fail(operation, "too_many", "the machine has no room for another process now; end one, or give it more")
         except Exception as error:
             traceback.print_exc()
-            self._fail(operation, text.describe(error))
+            self._fail(operation, "internal", text.describe(error))
         finally:
             wire.close_all(descriptors)
         return None
 
-    def _fail(self, operation, message):
-        self._channel.send({"event": "failed", "op": operation, "message": message})
+    def _fail(self, operation, code, message):
+        """`code` is one of the agent's kinds of refusal."""
+        self._channel.send({"event": "failed", "op": operation, "code": code, "message": message})
 
     def _change(self, operation, message):
         """Does what changes the zygote itself; gives the event that says so."""
@@ -147,7 +150,9 @@ def _fork_request(message, descriptors):
         raise Refused(f"fork needs 3 descriptors, got {len(descriptors)}")
     cwd = message.get("cwd")
     if not isinstance(cwd, str) or "\0" in cwd or not os.path.isdir(cwd):
-        raise Refused(f"the working directory {cwd!r} does not exist")
+        raise Refused(f"cwd: {cwd!r} is no directory that the interpreter can see")
+    if not os.access(cwd, os.X_OK):
+        raise Refused(f"cwd: the interpreter may not enter {cwd!r}")
     _entropy(message)
     return {"cwd": cwd, "env": _variables(message), "entropy": message["entropy"]}
 

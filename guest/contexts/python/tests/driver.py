@@ -61,7 +61,9 @@ class Zygote:
         # Descriptor 3 is the socket in the child, whatever it is here.
         close = f" {theirs.fileno()}<&-" if theirs.fileno() != 3 else ""
         command = f'exec 3<&{theirs.fileno()}{close}; exec "$@"'
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+        # Temporary files go with the home, and leave nothing on the machine of the tests.
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8"}
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
         self.process = subprocess.Popen(
             ["/bin/bash", "-c", command, "zygote", sys.executable, str(ENTRY)],
             pass_fds=[theirs.fileno()],

@@ -68,6 +68,12 @@ def test_results_before_an_exception_are_kept(context):
         ("quit", 0, None),
         ("raise SystemExit", 0, ""),
         ("import sys; sys.exit('why')", 1, "why\n"),
+        ("exit(True)", 1, ""),
+        ("exit(-1)", 255, ""),
+        ("exit(256)", 255, ""),
+        ("exit(2**70)", 255, ""),
+        ("exit(-(2**70) + 3)", 255, ""),
+        ("exit(type('Silent', (), {'__str__': lambda self: 1 / 0})())", 1, ""),
     ],
 )
 def test_exit_ends_the_cell_and_keeps_the_state(context, code, exit_code, stderr):

@@ -138,7 +138,8 @@ def test_a_missing_folder_is_refused(cold_zygote):
     reads = [os.pipe() for _ in range(3)]
     request = {"op": "fork", "context": "c", "cwd": "/no/such", "env": {}, "entropy": "00" * 32}
     event = cold_zygote.call(request, [write for _, write in reads])
-    assert event == {"event": "failed", "op": "fork", "message": "the working directory '/no/such' does not exist"}
+    message = "cwd: '/no/such' is no directory that the interpreter can see"
+    assert event == {"event": "failed", "op": "fork", "code": "invalid", "message": message}
     for read, write in reads:
         os.close(write)
         assert os.read(read, 1) == b"", "the zygote closed what it was given"
