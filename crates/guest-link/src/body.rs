@@ -11,6 +11,9 @@ use h2::{Reason, RecvStream, SendStream};
 
 use crate::{GuestError, GuestLink, connection::MAX_HTTP_FRAME};
 
+/// Bytes that a call may have in our memory whatever the agent takes.
+const SHORT: usize = 16 << 10;
+
 /// What failed in a body that the caller gave.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -37,6 +40,15 @@ impl Upload {
             self.stream().send_data(piece, false)?;
         }
         Ok(())
+    }
+
+    /// Sends what a body begins with, right after the head. What is short is on its way with it: to wait for the window first
+    /// would be one more write to the guest, and each wakes it.
+    pub(crate) async fn send_first(&self, data: Bytes) -> Result<(), h2::Error> {
+        if data.len() > SHORT {
+            return self.send(data).await;
+        }
+        self.stream().send_data(data, false)
     }
 
     /// Ends the body; the call goes on.

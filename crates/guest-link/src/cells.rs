@@ -119,7 +119,7 @@ impl GuestLink {
         let (response, upload) = self.start(request, false).await?;
         let upload = Upload::new(upload);
         let mut cancel = CancelOnDrop::new(&upload);
-        let sent = upload.send(event::encode(Kind::Json, &body)).await;
+        let sent = upload.send_first(event::encode(Kind::Json, &body)).await;
         let sent = sent.and_then(|()| upload.end());
         // A refusal may come before the body was taken, and says more than that the rest is not wanted.
         let response = self.answered(response).await.inspect_err(|_| cancel.disarm())?;

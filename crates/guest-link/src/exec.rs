@@ -161,7 +161,7 @@ impl GuestLink {
         let upload = Upload::new(upload);
         let mut cancel = CancelOnDrop::new(&upload);
         let sent = match first {
-            Some(first) => upload.send(event::encode(Kind::Json, &first)).await,
+            Some(first) => upload.send_first(event::encode(Kind::Json, &first)).await,
             None => Ok(()),
         };
         // A refusal may come before the body was taken, and says more than that the rest is not wanted.
