@@ -19,6 +19,7 @@ mod contexts;
 mod control;
 mod create;
 mod delete;
+mod ending;
 mod events;
 mod exec;
 mod exec_session;
