@@ -155,7 +155,7 @@ fn thaw(row: &SandboxRow, hostname: String, mut env: BTreeMap<String, String>) -
     let mut entropy = Zeroizing::new([0u8; 32]);
     getrandom::fill(entropy.as_mut_slice()).map_err(|error| refusal::internal("no entropy for a sandbox", &error))?;
     env.insert("ATOLL_SANDBOX_ID".to_owned(), row.id.to_string());
-    env.extend(row.spec.env.clone());
+    env.extend(row.spec.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     Ok(ThawRequest {
         unix_nanos: u64::try_from(OffsetDateTime::now_utc().unix_timestamp_nanos()).unwrap_or_default(),
         entropy: hex::encode(entropy.as_slice()),

@@ -16,6 +16,9 @@ pub struct ControlConfig {
     pub memory_per_create_mb: u64,
     /// Disk space that creates leave free, in MiB.
     pub disk_reserve_mb: u64,
+    /// How many times the disk space that is free above the reserve may be promised to sandboxes as their `disk_mb`. Disks are
+    /// sparse and most stay nearly empty; 1 promises no more than there is.
+    pub disk_overcommit: u32,
     /// Creates that may be at work at once; others wait for their turn. More than the host has cores makes each slower.
     pub max_booting: usize,
     /// How long a create may take until the agent's acknowledgement, waiting for its turn included. It is answered two seconds
@@ -41,6 +44,7 @@ impl Default for ControlConfig {
             memory_reserve_mb: 1024,
             memory_per_create_mb: 192,
             disk_reserve_mb: 1024,
+            disk_overcommit: 20,
             max_booting: 4,
             create_timeout: Duration::from_secs(25),
             agent_timeout: Duration::from_secs(10),

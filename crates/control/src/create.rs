@@ -155,7 +155,7 @@ impl Control {
         let admitted = self
             .inner
             .admission
-            .admit()
+            .admit(row.spec.limits.disk_mb)
             .inspect_err(|_| bump(&self.inner.metrics.creates_refused))?;
         let (answer, recorded) = oneshot::channel();
         // Among the live ones first: whoever reads the record finds its actor.

@@ -47,7 +47,7 @@ mod views;
 
 pub use atoll_store::BuildStatus;
 pub use builds::BuildLog;
-pub use caller::Caller;
+pub use caller::{Caller, KeyEnd};
 pub use cell_session::{CellEvent, CellSession, CellText};
 pub use config::ControlConfig;
 pub use control::{Control, ControlTasks, Started};

@@ -107,7 +107,8 @@ impl Control {
             ))),
         };
         let reaching = matches!(begin, Begin::Reach);
-        let actor = self.actor(row, self.inner.admission.adopt());
+        let admitted = self.inner.admission.adopt(row.spec.limits.disk_mb);
+        let actor = self.actor(row, admitted);
         let live = Arc::clone(&actor.live);
         self.inner.tasks.spawn(actor.own(begin));
         let mut status = live.status.clone();

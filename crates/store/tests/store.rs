@@ -40,7 +40,7 @@ fn sandbox(workspace: WorkspaceId) -> SandboxRow {
             persistent: false,
             metadata: pair("tool", "a'; DROP TABLE sandboxes; --"),
             labels: pair("team", "日本"),
-            env: pair("K", "$(touch /tmp/pwn)'\"; %s\n"),
+            env: pair("K", "$(touch /tmp/pwn)'\"; %s\n").into(),
             limits: Limits::default(),
             isolation: Some(Isolation::Kernel),
         },
