@@ -10,6 +10,7 @@ use http::{HeaderMap, Method, header, request::Parts};
 use crate::{
     config::ApiConfig,
     error::{ApiError, ApiResult},
+    key_end,
     metrics::Meter,
 };
 
@@ -30,7 +31,9 @@ impl FromRequestParts<App> for Authenticated {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> ApiResult<Self> {
         let token = token(parts).ok_or_else(|| ApiError::new(ErrorCode::Unauthorized, "missing bearer token"))?;
-        Ok(Self(app.control.authenticate(&token).await?))
+        let caller = app.control.authenticate(&token).await?;
+        key_end::note(parts, &caller);
+        Ok(Self(caller))
     }
 }
 

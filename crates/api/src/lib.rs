@@ -14,6 +14,7 @@ mod exec;
 mod extract;
 mod files;
 mod host;
+mod key_end;
 mod lifecycle;
 mod me;
 mod metrics;
@@ -36,7 +37,7 @@ use atoll_model::ErrorCode;
 use axum::{
     Router,
     extract::Request,
-    middleware::from_fn_with_state,
+    middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -69,6 +70,7 @@ pub fn router(control: Control, config: ApiConfig) -> Router {
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
         .with_state(app)
+        .layer(from_fn(key_end::end_with_key))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| panicked()))
         .layer(from_fn_with_state(meter, request::observe))
 }

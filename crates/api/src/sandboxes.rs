@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use atoll_control::{CreateSandbox, SandboxFilter, SandboxView};
-use atoll_model::{ErrorCode, Isolation, Refusal, SandboxId};
+use atoll_model::{Environment, ErrorCode, Isolation, Refusal, SandboxId};
 use axum::extract::{RawQuery, State};
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,8 @@ pub(crate) struct CreateRequest {
     /// Strings to filter lists by.
     labels: Option<BTreeMap<String, String>>,
     /// Environment of every command and code context.
-    env: Option<BTreeMap<String, String>>,
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    env: Option<Environment>,
     /// Cores; the template's when absent.
     #[schema(minimum = 1, maximum = 64)]
     cpu: Option<u32>,

@@ -29,6 +29,31 @@ async fn a_stranger_gets_the_contracts_401_and_no_body_of_his_is_read() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_ends_with_its_key() {
+    let api = Api::start().await;
+    let made = api.post("/v1/me/tokens", r#"{"label": "brief"}"#).await.json();
+    let key = made["token"].as_str().unwrap().to_owned();
+    // It waits for a body that does not come.
+    let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    let request = Request::post("/v1/sandboxes")
+        .header(header::AUTHORIZATION, format!("Bearer {key}"))
+        .body(endless)
+        .unwrap();
+    let revoked = async {
+        // The call is under way by then; if it were not, it would be refused all the same.
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        let path = format!("/v1/me/tokens/{}", &key[..12]);
+        let answer = api.call(Method::DELETE, &path, Body::empty()).await;
+        assert!(answer.status.is_success(), "{}", answer.text);
+    };
+    let both = async { tokio::join!(api.send(request), revoked).0 };
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(5), both).await;
+    let answer = answer(ended.expect("the call ends")).await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    assert!(answer.said("detail").contains("during the call"), "{}", answer.text);
+}
+
+#[tokio::test]
 async fn a_key_works_in_each_of_its_places_and_a_wrong_one_in_none() {
     let api = Api::start().await;
     let key = api.key().to_owned();

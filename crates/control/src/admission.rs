@@ -79,6 +79,9 @@ pub(crate) struct Admission {
     memory_reserve: u64,
     memory_per_create: u64,
     disk_reserve: u64,
+    /// Bytes of disk that live sandboxes may still grow to.
+    promised: Arc<AtomicU64>,
+    disk_overcommit: u64,
 }
 
 /// A place on this host, held as long as the machine may exist.
@@ -86,6 +89,7 @@ pub(crate) struct Admission {
 pub(crate) struct Admitted {
     _place: Option<OwnedSemaphorePermit>,
     booting: Option<Booting>,
+    _promised: Promised,
 }
 
 impl Admitted {
@@ -104,6 +108,29 @@ impl Drop for Booting {
     }
 }
 
+/// A disk's ceiling, counted as long as the disk may exist.
+#[derive(Debug)]
+struct Promised {
+    all: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Promised {
+    /// The promise, and the sum of all with it.
+    fn new(all: &Arc<AtomicU64>, disk_mb: u64) -> (Self, u64) {
+        let bytes = disk_mb.saturating_mul(MIB);
+        let sum = all.fetch_add(bytes, SeqCst).saturating_add(bytes);
+        let all = Arc::clone(all);
+        (Self { all, bytes }, sum)
+    }
+}
+
+impl Drop for Promised {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, SeqCst);
+    }
+}
+
 impl Admission {
     pub(crate) fn new(config: &ControlConfig, host: Arc<dyn HostRoom>) -> Self {
         Self {
@@ -114,11 +141,13 @@ impl Admission {
             memory_reserve: config.memory_reserve_mb.saturating_mul(MIB),
             memory_per_create: config.memory_per_create_mb.saturating_mul(MIB),
             disk_reserve: config.disk_reserve_mb.saturating_mul(MIB),
+            promised: Arc::default(),
+            disk_overcommit: u64::from(config.disk_overcommit),
         }
     }
 
-    /// A place for a new sandbox.
-    pub(crate) fn admit(&self) -> Result<Admitted, Refusal> {
+    /// A place for a new sandbox with a disk of so many MiB.
+    pub(crate) fn admit(&self, disk_mb: u64) -> Result<Admitted, Refusal> {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
             refusal::no_capacity(format!(
                 "{} sandboxes live on this host, which is its limit; delete one or raise max_live_sandboxes",
@@ -149,17 +178,35 @@ impl Admission {
             );
             return Err(Refusal::new(ErrorCode::InsufficientStorage, sentence).retry_after(30));
         }
+        let (promised, sum) = Promised::new(&self.promised, disk_mb);
+        let most = (room.disk_bytes - self.disk_reserve).saturating_mul(self.disk_overcommit);
+        if sum > most {
+            let sentence = format!(
+                "this host may promise its sandboxes {} MiB of disk now, {} times what is free, and with this one it would \
+                 promise {} MiB; ask for less disk_mb or delete a sandbox; nothing was created",
+                most / MIB,
+                self.disk_overcommit,
+                sum / MIB
+            );
+            return Err(Refusal {
+                field: Some("disk_mb".to_owned()),
+                ..Refusal::new(ErrorCode::InsufficientStorage, sentence).retry_after(30)
+            });
+        }
         Ok(Admitted {
             _place: Some(place),
             booting: Some(booting),
+            _promised: promised,
         })
     }
 
     /// The place of a sandbox that lives already; there is one even if the limit was lowered meanwhile.
-    pub(crate) fn adopt(&self) -> Admitted {
+    pub(crate) fn adopt(&self, disk_mb: u64) -> Admitted {
+        let (promised, _) = Promised::new(&self.promised, disk_mb);
         Admitted {
             _place: Arc::clone(&self.places).try_acquire_owned().ok(),
             booting: None,
+            _promised: promised,
         }
     }
 }
@@ -185,6 +232,7 @@ mod tests {
             memory_reserve_mb: 1000,
             memory_per_create_mb: 100,
             disk_reserve_mb: 500,
+            disk_overcommit: 2,
             ..ControlConfig::default()
         };
         let room = Room {
@@ -203,20 +251,20 @@ mod tests {
     #[test]
     fn a_host_at_its_limit_says_so_until_a_place_is_free() {
         let admission = admission(9999, 9999, 1);
-        let first = admission.admit().unwrap();
-        assert_eq!(code(admission.admit()), ErrorCode::NoCapacity);
+        let first = admission.admit(1).unwrap();
+        assert_eq!(code(admission.admit(1)), ErrorCode::NoCapacity);
         drop(first);
-        assert!(admission.admit().is_ok());
+        assert!(admission.admit(1).is_ok());
     }
 
     #[test]
     fn creates_under_way_count_until_they_run() {
         let admission = admission(1250, 9999, 10);
-        let mut first = admission.admit().unwrap();
-        let second = admission.admit().unwrap();
-        assert_eq!(code(admission.admit()), ErrorCode::NoCapacity);
+        let mut first = admission.admit(1).unwrap();
+        let second = admission.admit(1).unwrap();
+        assert_eq!(code(admission.admit(1)), ErrorCode::NoCapacity);
         first.booted();
-        assert!(admission.admit().is_ok());
+        assert!(admission.admit(1).is_ok());
         drop((first, second));
     }
 
@@ -224,7 +272,7 @@ mod tests {
     fn a_refused_create_leaves_no_claim_behind() {
         let admission = admission(1099, 9999, 10);
         for _ in 0..100 {
-            assert_eq!(code(admission.admit()), ErrorCode::NoCapacity);
+            assert_eq!(code(admission.admit(1)), ErrorCode::NoCapacity);
         }
         assert_eq!(admission.booting.load(SeqCst), 0);
         assert_eq!(admission.places.available_permits(), 10);
@@ -232,7 +280,25 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_apart() {
-        assert_eq!(code(admission(9999, 499, 10).admit()), ErrorCode::InsufficientStorage);
+        assert_eq!(code(admission(9999, 499, 10).admit(1)), ErrorCode::InsufficientStorage);
+    }
+
+    #[test]
+    fn promised_disks_are_summed_until_they_are_gone() {
+        let admission = admission(9999, 1500, 10);
+        // A thousand MiB are free above the reserve, and two of each may be promised.
+        let first = admission.admit(1500).unwrap();
+        let refusal = admission.admit(501).unwrap_err();
+        assert_eq!(
+            (refusal.code, refusal.field.as_deref()),
+            (ErrorCode::InsufficientStorage, Some("disk_mb"))
+        );
+        let adopted = admission.adopt(400);
+        assert!(admission.admit(101).is_err());
+        assert!(admission.admit(100).is_ok());
+        drop((first, adopted));
+        assert_eq!(admission.promised.load(SeqCst), 0);
+        assert!(admission.admit(2000).is_ok());
     }
 
     #[test]

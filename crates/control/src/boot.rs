@@ -1,6 +1,6 @@
 //! From a plan to a machine whose agent answered: one engine call and one round trip to the guest.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use atoll_engine::{Machine, MachineExit, MachinePlan};
 use atoll_guest_link::{GuestError, GuestLink};
@@ -9,9 +9,13 @@ use atoll_protocol::types::ThawRequest;
 use atoll_store::SandboxRow;
 use atoll_template::{BakedTemplate, WarmUp, warm_again};
 use time::OffsetDateTime;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use crate::{Control, actor::Running, refusal};
+
+/// The first and the longest pause between tries to reach a machine.
+const REACH_PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// Where a new machine comes from.
 #[derive(Debug)]
@@ -40,16 +44,22 @@ impl Plan {
     }
 }
 
-/// Restores a machine and thaws it. Whoever drops this, or gets an error, sweeps the machine's id.
-pub(crate) async fn boot(control: &Control, row: &SandboxRow, plan: Plan) -> Result<Running, Refusal> {
+/// Restores a machine and thaws it, by `deadline`; at most half of a create's time may go into waiting for a turn. Whoever drops
+/// this, or gets an error, sweeps the machine's id.
+pub(crate) async fn boot(
+    control: &Control,
+    row: &SandboxRow,
+    plan: Plan,
+    deadline: Instant,
+) -> Result<Running, Refusal> {
     let limit = control.inner.config.create_timeout;
-    let turn = tokio::time::timeout(limit, control.inner.booting.acquire()).await;
+    let turn = tokio::time::timeout_at(deadline - limit / 2, control.inner.booting.acquire()).await;
     let Ok(Ok(_turn)) = turn else {
         return Err(refusal::no_capacity(
             "too many sandboxes are being created on this host; nothing was created",
         ));
     };
-    let booted = tokio::time::timeout(limit, restore_and_thaw(control, row, plan)).await;
+    let booted = tokio::time::timeout_at(deadline, restore_and_thaw(control, row, plan)).await;
     booted.unwrap_or_else(|_| {
         Err(Refusal::new(
             ErrorCode::Internal,
@@ -91,11 +101,37 @@ async fn restore_and_thaw(control: &Control, row: &SandboxRow, plan: Plan) -> Re
     Ok(Running { link, exited })
 }
 
-/// Takes over a machine that runs already, with a new epoch on its link. `None` when it no longer lives.
-pub(crate) async fn adopt(control: &Control, machine: &MachineId) -> Result<Option<Running>, Refusal> {
-    let deadline = control.inner.config.agent_timeout;
+/// What came of reaching for a machine that runs already.
+pub(crate) enum Reached {
+    Running(Running),
+    /// The machine is no more.
+    Gone,
+    /// It may live, and neither engine nor agent gave an answer for as long as is tried; the detail is for the log.
+    Silent(String),
+}
+
+/// Takes over a machine that runs already, with a new epoch on its link. Tries for
+/// [`reach_timeout`](crate::ControlConfig::reach_timeout): an error may pass, and a host that is short of everything is slow.
+pub(crate) async fn reach(control: &Control, machine: &MachineId) -> Reached {
+    let give_up = Instant::now() + control.inner.config.reach_timeout;
+    let (mut pause, longest) = REACH_PAUSE;
+    loop {
+        match adopt(control, machine, give_up).await {
+            Ok(Some(running)) => return Reached::Running(running),
+            Ok(None) => return Reached::Gone,
+            Err(refusal) if Instant::now() + pause >= give_up => return Reached::Silent(refusal.message),
+            Err(refusal) => tracing::warn!(%machine, %refusal, "a machine is not reached yet"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = longest.min(pause * 2);
+    }
+}
+
+/// One try. The engine is awaited until `give_up`, since its call must not be broken off and made again; the agent for as long as
+/// a ping may take. `None` when the machine no longer lives.
+async fn adopt(control: &Control, machine: &MachineId, give_up: Instant) -> Result<Option<Running>, Refusal> {
     let slow = || Refusal::new(ErrorCode::Internal, "the engine did not answer");
-    let adopted = tokio::time::timeout(deadline, control.inner.engine.adopt(machine))
+    let adopted = tokio::time::timeout_at(give_up, control.inner.engine.adopt(machine))
         .await
         .map_err(|_| slow())?;
     let adopted = adopted.map_err(|error| refusal::of_engine("a machine was adopted", &error))?;
@@ -103,8 +139,12 @@ pub(crate) async fn adopt(control: &Control, machine: &MachineId) -> Result<Opti
         return Ok(None);
     };
     let unreachable = |error: &dyn std::error::Error| refusal::internal("the agent can't be reached", error);
-    let link = GuestLink::attach(port).await.map_err(|error| unreachable(&error))?;
-    match link.ping(deadline).await {
+    let patience = control.inner.config.agent_timeout;
+    let attached = tokio::time::timeout(patience, GuestLink::attach(port)).await;
+    let link = attached
+        .map_err(|elapsed| unreachable(&elapsed))?
+        .map_err(|error| unreachable(&error))?;
+    match link.ping(patience).await {
         Ok(()) => Ok(Some(Running { link, exited })),
         Err(error) => Err(unreachable(&error)),
     }
@@ -115,7 +155,7 @@ fn thaw(row: &SandboxRow, hostname: String, mut env: BTreeMap<String, String>) -
     let mut entropy = Zeroizing::new([0u8; 32]);
     getrandom::fill(entropy.as_mut_slice()).map_err(|error| refusal::internal("no entropy for a sandbox", &error))?;
     env.insert("ATOLL_SANDBOX_ID".to_owned(), row.id.to_string());
-    env.extend(row.spec.env.clone());
+    env.extend(row.spec.env.iter().map(|(name, value)| (name.clone(), value.clone())));
     Ok(ThawRequest {
         unix_nanos: u64::try_from(OffsetDateTime::now_utc().unix_timestamp_nanos()).unwrap_or_default(),
         entropy: hex::encode(entropy.as_slice()),

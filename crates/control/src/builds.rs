@@ -132,11 +132,18 @@ impl Control {
         {
             return self.build_get(caller, build.id).await;
         }
+        let (control, workspace) = (self.clone(), caller.workspace);
+        self.in_task(async move { control.build_queue(workspace, template).await })
+            .await
+    }
+
+    /// Records a build and queues it.
+    async fn build_queue(&self, workspace: WorkspaceId, template: TemplateName) -> Result<BuildView, Refusal> {
         let full = || Refusal::new(ErrorCode::TooMany, format!("{QUEUE} builds wait already")).retry_after(30);
         let place = self.inner.builds.queue.try_reserve().map_err(|_| full())?;
         let row = BuildRow {
             id: BuildId::random(),
-            workspace: caller.workspace,
+            workspace,
             template: template.clone(),
             status: BuildStatus::Queued,
             error: None,

@@ -89,6 +89,15 @@ pub struct Started {
 }
 
 impl Control {
+    /// Runs work that must not stop half way when its caller goes away.
+    pub(crate) async fn in_task<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let done = self.inner.tasks.spawn(work).await;
+        done.unwrap_or_else(|error| Err(refusal::internal("a task of the server ended early", &error)))
+    }
+
     /// Brings the host in line with the records, then serves: machines of recorded sandboxes are adopted, what a crash left
     /// half done is swept away, machines that no record knows are stopped. The caller makes sure that no other process uses
     /// the same state folder.

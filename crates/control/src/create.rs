@@ -1,45 +1,79 @@
 //! Creating a sandbox: two store writes, one engine call, one round trip to the guest.
 
-use std::{sync::Arc, time::Instant};
+use std::{sync::Arc, time::Duration};
 
 use atoll_engine::Capabilities;
 use atoll_model::{
-    ErrorCode, Isolation, Limits, Refusal, SandboxId, SandboxSpec, Scope, State, WorkspaceId,
+    ErrorCode, GoneReason, Isolation, Limits, Refusal, SandboxId, SandboxSpec, Scope, State, WorkspaceId,
     limits::DEFAULT_TTL_SECONDS,
 };
 use atoll_store::{Idempotency, Inserted, Origin, SandboxRow};
 use atoll_template::BakedTemplate;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     Caller, Control, CreateSandbox, SandboxView,
-    actor::{Actor, MAILBOX},
+    actor::{Actor, Begin, MAILBOX, Message},
     admission::Admitted,
     boot::Plan,
     check::{check_env, check_short, check_strings, check_ttl},
-    live::{Live, Status, actor_ended},
+    live::{Live, Status},
     metrics::bump,
     refusal, view,
 };
 
 /// The template of a create that names none (pandastack-v1 §2.1).
 const DEFAULT_TEMPLATE: &str = "code-interpreter";
+/// How long after its deadline a create is answered at the latest; until then its remains are removed.
+const ANSWERED_AFTER: Duration = Duration::from_secs(2);
 /// Metadata that callers can't set (pandastack-v1 §4.2).
 const RESERVED_METADATA: [&str; 3] = ["workspace", "kind", "app.id"];
 
+/// A create that is yet to be recorded.
+pub(crate) struct NewSandbox {
+    plan: Plan,
+    /// When it must run.
+    deadline: Instant,
+    idempotency: Option<Idempotency>,
+    answer: oneshot::Sender<Result<Recorded, Refusal>>,
+}
+
 /// What came of recording a create.
-enum Recorded {
+pub(crate) enum Recorded {
     /// The sandbox is this actor's to bring up.
     New(Arc<Live>),
     /// An earlier create with the same idempotency key.
     Earlier(SandboxId),
 }
 
+impl Actor {
+    /// Records the create; `None` when there is nothing to bring up.
+    pub(crate) async fn insert(&mut self, new: NewSandbox) -> Option<(Plan, Instant)> {
+        let row = self.status.borrow().row.clone();
+        let store = &self.control.inner.store;
+        let inserted = store.sandbox_insert(&row, new.idempotency.as_ref()).await;
+        let recorded = match inserted {
+            Ok(Inserted::New) => Ok(Recorded::New(Arc::clone(&self.live))),
+            Ok(Inserted::Earlier(earlier)) if earlier.same_request => Ok(Recorded::Earlier(earlier.sandbox)),
+            Ok(Inserted::Earlier(_)) => Err(other_request()),
+            Err(error) => Err(refusal::of_store(&error)),
+        };
+        let is_new = matches!(recorded, Ok(Recorded::New(_)));
+        // Whether the caller still waits does not matter from here on.
+        let _ = new.answer.send(recorded);
+        is_new.then_some((new.plan, new.deadline))
+    }
+}
+
 impl Control {
     /// Makes a sandbox and answers once it runs. Once it is recorded it no longer depends on the caller: a caller who goes
-    /// away finds it in the list. Every error means that nothing was created and nothing is left.
+    /// away finds it in the list. Every error means that nothing was created and nothing is left, or, when it comes because time
+    /// ran out, that what was begun is being removed. The answer comes before the known clients give up.
     ///
     /// # Errors
     /// `InvalidRequest`, `TemplateUnknown`, `IsolationUnavailable`, `Conflict` (an idempotency key with another request);
@@ -48,7 +82,7 @@ impl Control {
         let began = Instant::now();
         caller.require(Scope::Full)?;
         if self.inner.stopping.is_cancelled() {
-            return Err(actor_ended());
+            return Err(refusal::shutting_down());
         }
         let idempotency = idempotency(&wanted)?;
         let template = self.baked(wanted.template.as_deref().unwrap_or(DEFAULT_TEMPLATE))?;
@@ -67,15 +101,29 @@ impl Control {
             created_at: now_to_the_millisecond(),
             ended_at: None,
         };
+        let deadline = began + self.inner.config.create_timeout;
         let plan = Plan::of(&template);
-        let recorded = match self.existing(caller.workspace, idempotency.as_ref()).await? {
-            Some(earlier) => Recorded::Earlier(earlier),
-            None => self.record_create(row, plan, idempotency).await?,
-        };
-        let row = match recorded {
-            Recorded::New(live) => live.created().await,
-            Recorded::Earlier(id) => self.earlier(caller, id).await,
-        }?;
+        let recorded = timeout_at(deadline + ANSWERED_AFTER, async {
+            match self.existing(caller.workspace, idempotency.as_ref()).await? {
+                Some(earlier) => Ok(Recorded::Earlier(earlier)),
+                None => self.record_create(row, plan, deadline, idempotency).await,
+            }
+        });
+        // A create that is recorded so late finds its deadline passed, and is undone.
+        let recorded = recorded.await.unwrap_or_else(|_| Err(refusal::create_too_slow()))?;
+        let row = timeout_at(deadline + ANSWERED_AFTER, async {
+            match &recorded {
+                Recorded::New(live) => live.created().await,
+                Recorded::Earlier(id) => self.earlier(caller, *id).await,
+            }
+        });
+        let row = row.await.unwrap_or_else(|_| {
+            if let Recorded::New(live) = &recorded {
+                // Told as failed, so it must not live. A full or closed mailbox means that its end is under way.
+                let _under_way = live.mailbox.try_send(Message::Stop(GoneReason::CreateFailed));
+            }
+            Err(refusal::create_too_slow())
+        })?;
         self.inner.metrics.creates.observe(began.elapsed());
         Ok(view::sandbox(row))
     }
@@ -96,56 +144,37 @@ impl Control {
         }
     }
 
-    /// Records the create and starts its actor, in a task of its own: the caller may go away between any two steps.
+    /// Starts the actor that records the create: the caller may go away between any two steps.
     async fn record_create(
         &self,
         row: SandboxRow,
         plan: Plan,
+        deadline: Instant,
         idempotency: Option<Idempotency>,
     ) -> Result<Recorded, Refusal> {
         let admitted = self
             .inner
             .admission
-            .admit()
+            .admit(row.spec.limits.disk_mb)
             .inspect_err(|_| bump(&self.inner.metrics.creates_refused))?;
         let (answer, recorded) = oneshot::channel();
-        let control = self.clone();
-        self.inner.tasks.spawn(async move {
-            control.create_in_task(row, plan, idempotency, admitted, answer).await;
-        });
-        recorded.await.unwrap_or_else(|_| Err(actor_ended()))
-    }
-
-    async fn create_in_task(
-        self,
-        row: SandboxRow,
-        plan: Plan,
-        idempotency: Option<Idempotency>,
-        admitted: Admitted,
-        answer: oneshot::Sender<Result<Recorded, Refusal>>,
-    ) {
         // Among the live ones first: whoever reads the record finds its actor.
-        let actor = self.actor(row.clone(), admitted);
-        let inserted = self.inner.store.sandbox_insert(&row, idempotency.as_ref()).await;
-        let recorded = match inserted {
-            Ok(Inserted::New) => Ok(Recorded::New(Arc::clone(&actor.live))),
-            Ok(Inserted::Earlier(earlier)) if earlier.same_request => Ok(Recorded::Earlier(earlier.sandbox)),
-            Ok(Inserted::Earlier(_)) => Err(other_request()),
-            Err(error) => Err(refusal::of_store(&error)),
+        let actor = self.actor(row, admitted);
+        let live = Arc::clone(&actor.live);
+        let new = NewSandbox {
+            plan,
+            deadline,
+            idempotency,
+            answer,
         };
-        let is_new = matches!(recorded, Ok(Recorded::New(_)));
-        // Whether the caller still waits does not matter from here on.
-        let _ = answer.send(recorded);
-        if is_new {
-            actor.create(plan).await;
-        } else {
-            self.inner.live.remove(row.id);
-        }
+        self.inner.tasks.spawn(actor.own(Begin::Create(Box::new(new))));
+        recorded.await.unwrap_or_else(|_| Err(live.ownerless()))
     }
 
     /// An actor for a sandbox, and its place among the live ones.
     pub(crate) fn actor(&self, row: SandboxRow, admitted: Admitted) -> Actor {
         let (mail, mailbox) = mpsc::channel(MAILBOX);
+        let recorded = row.state;
         let status = Status {
             row,
             link: None,
@@ -158,6 +187,7 @@ impl Control {
             seen,
             mail,
             self.inner.config.max_calls_per_sandbox,
+            self.inner.stopping.clone(),
         );
         let live = Arc::new(live);
         self.inner.live.insert(&live);
@@ -167,6 +197,7 @@ impl Control {
             status,
             mailbox,
             admitted,
+            recorded,
         }
     }
 

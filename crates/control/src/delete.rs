@@ -2,7 +2,7 @@
 
 use atoll_model::{GoneReason, Refusal, SandboxId, Scope, State};
 
-use crate::{Caller, Control, actor::Message, refusal};
+use crate::{Caller, Control, actor::Message, live::ownerless, refusal};
 
 impl Control {
     /// Ends a sandbox in whatever state it is and answers when nothing of it is left. Calls that are open on it end at once
@@ -10,8 +10,8 @@ impl Control {
     /// The delete goes on when the caller goes away.
     ///
     /// # Errors
-    /// `NotFound`, also for one that was deleted before; `Internal` while its machine can't be removed (it is tried again
-    /// until it is).
+    /// `NotFound`, also for one that was deleted before; `Internal` while its machine can't be removed or its end can't be
+    /// recorded (both are tried again until they are).
     pub async fn sandbox_delete(&self, caller: &Caller, id: SandboxId) -> Result<(), Refusal> {
         caller.require(Scope::Full)?;
         let Some(live) = self.inner.live.get(caller.workspace, id) else {
@@ -32,7 +32,7 @@ impl Control {
         match row.map_err(|error| refusal::of_store(&error))?.map(|row| row.state) {
             None | Some(State::Deleted) => Err(Refusal::not_found("sandbox")),
             Some(State::Failed) => Ok(()),
-            Some(_) => Err(crate::live::actor_ended()),
+            Some(_) => Err(ownerless(&self.inner.stopping)),
         }
     }
 }

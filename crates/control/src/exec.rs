@@ -77,12 +77,13 @@ impl Control {
         stdin: bool,
         keep: Option<OutputLimit>,
     ) -> Result<ExecSession, Refusal> {
+        let deadline = request.timeout;
         let start = checked_start(request, stdin, keep)?;
         let lent = self.lend(caller, id, Scope::Full, Counts::AsUse).await?;
         // The error itself is wanted inside: a program that is not there is an ordinary end of a command.
         let opened = lent.race(async { Ok(lent.link.exec(&start).await) }).await?;
         match opened {
-            Ok(session) => Ok(ExecSession::guest(session, lent)),
+            Ok(session) => Ok(ExecSession::guest(session, lent, deadline)),
             Err(GuestError::Refused(refusal)) if refusal.code == GuestCode::CommandNotFound => {
                 Ok(ExecSession::not_started(NOT_FOUND, &refusal.message))
             }
@@ -100,7 +101,7 @@ impl Control {
     pub async fn exec_attach(&self, caller: &Caller, id: SandboxId, exec: ExecId) -> Result<ExecSession, Refusal> {
         let lent = self.lend(caller, id, Scope::Full, Counts::AsUse).await?;
         let session = lent.race(lent.link.exec_attach(exec)).await?;
-        Ok(ExecSession::guest(session, lent))
+        Ok(ExecSession::guest(session, lent, None))
     }
 
     /// The commands that run, and those that ended in the last ten minutes.

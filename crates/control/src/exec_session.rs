@@ -1,6 +1,6 @@
 //! A command as a stream. It always ends with an `End` that says how, the sandbox's own end and a silent agent included.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use atoll_guest_link::ExecStdin;
 use atoll_model::{ErrorCode, ExecId, Outcome, Refusal, output::StreamSummary};
@@ -88,13 +88,17 @@ enum ExecSource {
 }
 
 impl ExecSession {
-    pub(crate) fn guest(mut session: atoll_guest_link::ExecSession, lent: Lent) -> Self {
+    /// A command of the agent's, which ends it at its `deadline`.
+    pub(crate) fn guest(mut session: atoll_guest_link::ExecSession, lent: Lent, deadline: Option<Duration>) -> Self {
         let started = session.started().clone();
         Self {
             exec_id: started.exec_id,
             pid: started.pid,
             input: ExecInput(session.take_stdin()),
-            output: ExecOutput::of(ExecSource::Guest(Box::new((session, Tap::new(lent))))),
+            output: ExecOutput::of(ExecSource::Guest(Box::new((
+                session,
+                Tap::with_deadline(lent, deadline),
+            )))),
         }
     }
 

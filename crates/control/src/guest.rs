@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use crate::{
     Caller, Control,
     idle::InUse,
-    live::{Live, Status},
+    live::{Live, Status, ownerless},
     metrics::bump,
     refusal,
 };
@@ -85,7 +85,7 @@ impl Control {
         Ok(match row.map_err(|error| refusal::of_store(&error))? {
             None => Refusal::not_found("sandbox"),
             Some(row) if row.state.is_final() => refusal::gone(row.gone.unwrap_or(GoneReason::MachineDied)),
-            Some(_) => crate::live::actor_ended(),
+            Some(_) => ownerless(&self.inner.stopping),
         })
     }
 }

@@ -5,7 +5,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use atoll_model::KeyId;
 use atoll_store::KeyRow;
+use tokio_util::sync::CancellationToken;
 
 /// Keys that are remembered between calls.
 const REMEMBERED: usize = 4096;
@@ -17,6 +19,8 @@ pub(crate) struct KeyCache(Mutex<Remembered>);
 #[derive(Debug, Default)]
 struct Remembered {
     keys: HashMap<[u8; 32], KeyRow>,
+    /// What ends the calls of a key when it is revoked; one for each key that was used since the server started.
+    ends: HashMap<KeyId, CancellationToken>,
     /// Counts revocations: a row that was read before one of them must not be remembered after it.
     revocations: u64,
 }
@@ -31,27 +35,33 @@ impl KeyCache {
         (remembered.keys.get(hash).cloned(), remembered.revocations)
     }
 
-    pub(crate) fn put(&self, row: &KeyRow, seen_revocations: u64) {
+    /// Remembers a row and gives what is cancelled when its key is revoked; `None` when a key was revoked since the row was read.
+    pub(crate) fn put(&self, row: &KeyRow, seen_revocations: u64) -> Option<CancellationToken> {
         let mut remembered = self.lock();
         if remembered.revocations != seen_revocations {
-            return;
+            return None;
         }
         if remembered.keys.len() >= REMEMBERED {
             remembered.keys.clear();
         }
         remembered.keys.insert(row.hash, row.clone());
+        Some(remembered.ends.entry(row.id).or_default().clone())
     }
 
-    pub(crate) fn forget(&self, hash: &[u8; 32]) {
+    /// Forgets a revoked key and ends its calls.
+    pub(crate) fn forget(&self, row: &KeyRow) {
         let mut remembered = self.lock();
         remembered.revocations += 1;
-        remembered.keys.remove(hash);
+        remembered.keys.remove(&row.hash);
+        if let Some(end) = remembered.ends.remove(&row.id) {
+            end.cancel();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use atoll_model::{KeyId, Scope, WorkspaceId};
+    use atoll_model::{Scope, WorkspaceId};
     use time::OffsetDateTime;
 
     use super::*;
@@ -72,11 +82,13 @@ mod tests {
             last_used_at: None,
         };
         let (_, seen) = cache.get(&row.hash);
-        cache.forget(&row.hash);
-        cache.put(&row, seen);
+        cache.forget(&row);
+        assert!(cache.put(&row, seen).is_none());
         assert_eq!(cache.get(&row.hash).0, None);
         let (_, seen) = cache.get(&row.hash);
-        cache.put(&row, seen);
-        assert!(cache.get(&row.hash).0.is_some());
+        let end = cache.put(&row, seen).unwrap();
+        assert!(cache.get(&row.hash).0.is_some() && !end.is_cancelled());
+        cache.forget(&row);
+        assert!(end.is_cancelled());
     }
 }

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
-use crate::{Caller, Control, KeyView, MeView, check::check_short, refusal};
+use crate::{Caller, Control, KeyView, MeView, caller::KeyEnd, check::check_short, refusal};
 
 const PREFIX: &str = "atl_";
 const PREFIXES: [&str; 2] = [PREFIX, "e2b_"];
@@ -65,20 +65,30 @@ impl Control {
     /// # Errors
     /// `Unauthorized`, with the same words for every reason.
     pub async fn authenticate(&self, token: &str) -> Result<Caller, Refusal> {
-        let wrong = || Refusal::new(ErrorCode::Unauthorized, "the key is not valid here");
-        let wanted = hash(digits(token).ok_or_else(wrong)?);
-        let (remembered, revocations) = self.inner.keys.get(&wanted);
+        let wanted = hash(digits(token).ok_or_else(wrong_key)?);
+        loop {
+            // Again when a key was revoked meanwhile: it may be this one.
+            if let Some(caller) = self.authenticate_hash(&wanted).await? {
+                return Ok(caller);
+            }
+        }
+    }
+
+    async fn authenticate_hash(&self, wanted: &[u8; 32]) -> Result<Option<Caller>, Refusal> {
+        let (remembered, revocations) = self.inner.keys.get(wanted);
         let mut row = match remembered {
             Some(row) => row,
             None => {
-                let found = self.inner.store.key_get(&wanted).await;
-                found.map_err(|error| refusal::of_store(&error))?.ok_or_else(wrong)?
+                let found = self.inner.store.key_get(wanted).await;
+                found
+                    .map_err(|error| refusal::of_store(&error))?
+                    .ok_or_else(wrong_key)?
             }
         };
         let now = OffsetDateTime::now_utc();
-        let same = bool::from(row.hash.ct_eq(&wanted));
+        let same = bool::from(row.hash.ct_eq(wanted));
         if !same || row.revoked_at.is_some() || row.expires_at.is_some_and(|end| end <= now) {
-            return Err(wrong());
+            return Err(wrong_key());
         }
         if row.last_used_at.is_none_or(|last| now - last >= USE_NOTED_EVERY) {
             row.last_used_at = Some(now);
@@ -86,13 +96,17 @@ impl Control {
                 tracing::warn!(error = refusal::chain(&error), "a key's use was not noted");
             }
         }
-        self.inner.keys.put(&row, revocations);
-        Ok(Caller {
+        let revoked = self.inner.keys.put(&row, revocations);
+        Ok(revoked.map(|revoked| Caller {
             workspace: row.workspace,
             key: row.id,
             key_prefix: row.prefix,
             scope: row.scope,
-        })
+            key_end: KeyEnd {
+                revoked,
+                expires_at: row.expires_at,
+            },
+        }))
     }
 
     /// Makes a key of the caller's workspace. The text is shown this once. Needs the scope admin.
@@ -168,7 +182,8 @@ impl Control {
             .collect())
     }
 
-    /// Revokes the workspace's key whose text begins with `prefix`, at once. Needs the scope admin.
+    /// Revokes the workspace's key whose text begins with `prefix`, at once: its calls that are open end. Goes on when the caller
+    /// goes away. Needs the scope admin.
     ///
     /// # Errors
     /// `NotFound`; `Conflict` for the key that makes this very call, so that nobody locks himself out by accident.
@@ -180,12 +195,16 @@ impl Control {
                 "a key can't revoke itself; use another admin key",
             ));
         }
-        let now = OffsetDateTime::now_utc();
-        let revoked = self.inner.store.key_revoke(caller.workspace, prefix, now).await;
-        let row = revoked.map_err(|error| refusal::of_store(&error))?;
-        let row = row.ok_or_else(|| Refusal::not_found("key"))?;
-        self.inner.keys.forget(&row.hash);
-        Ok(())
+        let (control, workspace, prefix) = (self.clone(), caller.workspace, prefix.to_owned());
+        self.in_task(async move {
+            let now = OffsetDateTime::now_utc();
+            let revoked = control.inner.store.key_revoke(workspace, &prefix, now).await;
+            let row = revoked.map_err(|error| refusal::of_store(&error))?;
+            let row = row.ok_or_else(|| Refusal::not_found("key"))?;
+            control.inner.keys.forget(&row);
+            Ok(())
+        })
+        .await
     }
 
     /// What the caller is.
@@ -203,13 +222,16 @@ impl Control {
             .await
             .map_err(|error| refusal::of_store(&error))?;
         let key = keys.into_iter().find(|row| row.id == caller.key);
-        let gone = || Refusal::new(ErrorCode::Unauthorized, "the key is not valid here");
         Ok(MeView {
             workspace: caller.workspace,
-            workspace_name: workspace.ok_or_else(gone)?.name,
-            key: view(key.ok_or_else(gone)?),
+            workspace_name: workspace.ok_or_else(wrong_key)?.name,
+            key: view(key.ok_or_else(wrong_key)?),
         })
     }
+}
+
+fn wrong_key() -> Refusal {
+    Refusal::new(ErrorCode::Unauthorized, "the key is not valid here")
 }
 
 fn too_far() -> Refusal {

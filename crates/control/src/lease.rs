@@ -8,7 +8,7 @@ use crate::{
     actor::Message,
     check::check_ttl,
     guest::gone,
-    live::{Live, Status, actor_ended},
+    live::{Live, Status},
     refusal,
 };
 
@@ -51,11 +51,11 @@ impl Control {
         let (answer, answered) = oneshot::channel();
         let asked = async {
             let message = Message::Lease { patch, answer };
-            live.mailbox.send(message).await.map_err(|_| actor_ended())?;
+            live.mailbox.send(message).await.map_err(|_| live.ownerless())?;
             match answered.await {
                 Ok(changed) => changed,
                 // The actor went on to the sandbox's end, which the other arm tells, or the server shuts down.
-                Err(_) => Err(actor_ended()),
+                Err(_) => Err(live.ownerless()),
             }
         };
         let mut status = live.status.clone();

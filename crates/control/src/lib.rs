@@ -19,6 +19,7 @@ mod contexts;
 mod control;
 mod create;
 mod delete;
+mod ending;
 mod events;
 mod exec;
 mod exec_session;
@@ -46,7 +47,7 @@ mod views;
 
 pub use atoll_store::BuildStatus;
 pub use builds::BuildLog;
-pub use caller::Caller;
+pub use caller::{Caller, KeyEnd};
 pub use cell_session::{CellEvent, CellSession, CellText};
 pub use config::ControlConfig;
 pub use control::{Control, ControlTasks, Started};

@@ -9,6 +9,7 @@ use atoll_guest_link::GuestLink;
 use atoll_model::{GoneReason, Refusal, SandboxId, State, WorkspaceId};
 use atoll_store::SandboxRow;
 use tokio::sync::{Semaphore, broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::{actor::Message, idle::IdleClock, log::OutputLog, refusal, views::EventView};
 
@@ -22,9 +23,9 @@ pub(crate) struct Status {
     pub(crate) row: SandboxRow,
     /// The way to the agent, while `Running` and the agent is not lost.
     pub(crate) link: Option<GuestLink>,
-    /// Why a create failed, or why a stop is not through yet.
+    /// Why a create failed, or why an end is not through yet.
     pub(crate) refusal: Option<Refusal>,
-    /// Nothing of the machine is left on the host.
+    /// Nothing of the machine is left on the host, and the record says so.
     pub(crate) swept: bool,
 }
 
@@ -50,6 +51,8 @@ pub(crate) struct Live {
     pub(crate) calls: Arc<Semaphore>,
     pub(crate) log: OutputLog,
     pub(crate) events: broadcast::Sender<EventView>,
+    /// Cancelled when the server stops.
+    stopping: CancellationToken,
 }
 
 impl Live {
@@ -58,6 +61,7 @@ impl Live {
         status: watch::Receiver<Status>,
         mailbox: mpsc::Sender<Message>,
         max_calls: usize,
+        stopping: CancellationToken,
     ) -> Self {
         Self {
             id: row.id,
@@ -68,14 +72,26 @@ impl Live {
             calls: Arc::new(Semaphore::new(max_calls)),
             log: OutputLog::new(),
             events: broadcast::Sender::new(EVENTS_BEHIND),
+            stopping,
         }
+    }
+
+    /// Why there is no actor to answer: ordinarily because the server shuts down.
+    pub(crate) fn ownerless(&self) -> Refusal {
+        ownerless(&self.stopping)
     }
 
     /// Waits until the sandbox is no longer being created, and says what came of it.
     pub(crate) async fn created(&self) -> Result<SandboxRow, Refusal> {
         let mut status = self.status.clone();
-        let settled = status.wait_for(|status| status.row.state != State::Creating).await;
-        let status = settled.map_err(|_| actor_ended())?.clone();
+        let settled = |status: &Status| match status.row.state {
+            State::Creating => false,
+            // Told when it is recorded, so that the same create can be tried again, or when it can't be.
+            State::Failed => status.swept || status.refusal.is_some(),
+            _ => true,
+        };
+        let settled = status.wait_for(settled).await;
+        let status = settled.map_err(|_| self.ownerless())?.clone();
         match (status.refusal, status.row.state) {
             (Some(refusal), _) => Err(refusal),
             (None, State::Running) => Ok(status.row),
@@ -83,11 +99,11 @@ impl Live {
         }
     }
 
-    /// Waits until nothing of the sandbox is left.
+    /// Waits until nothing of the sandbox is left and its record says so, or says what is in the way.
     pub(crate) async fn ended(&self) -> Result<(), Refusal> {
         let mut status = self.status.clone();
-        let over = |status: &Status| status.swept || (status.gone().is_some() && status.refusal.is_some());
-        let status = status.wait_for(over).await.map_err(|_| actor_ended())?;
+        let over = |status: &Status| status.swept || status.refusal.is_some();
+        let status = status.wait_for(over).await.map_err(|_| self.ownerless())?;
         match &status.refusal {
             Some(refusal) if !status.swept => Err(refusal.clone()),
             _ => Ok(()),
@@ -95,9 +111,13 @@ impl Live {
     }
 }
 
-/// The server shuts down; the sandbox lives on and is adopted by the next start.
-pub(crate) fn actor_ended() -> Refusal {
-    refusal::no_capacity("the server is shutting down; try again once it is up")
+/// What a sandbox without an actor is: one that lives on while the server shuts down, or one that the server lost by a fault.
+pub(crate) fn ownerless(stopping: &CancellationToken) -> Refusal {
+    if stopping.is_cancelled() {
+        refusal::shutting_down()
+    } else {
+        refusal::server_fault()
+    }
 }
 
 /// All live sandboxes of this host.

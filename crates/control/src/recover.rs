@@ -4,16 +4,15 @@
 //! `Running`, so a record that says `Creating` was never answered for and is swept; one that says `Running` is adopted with a
 //! new epoch on its link, or failed if its machine is no more. Machines without a record are removed, bakes included.
 //!
-//! No actor runs yet, so this may write states.
+//! Each record gets an actor, which does all of this for its sandbox: there is no second way in which a sandbox is reached or ended.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
-use atoll_model::{Event, GoneReason, MachineId, Refusal, State};
-use atoll_store::{SandboxChange, SandboxRow};
+use atoll_model::{ErrorCode, GoneReason, MachineId, Refusal, State};
+use atoll_store::SandboxRow;
 use futures_util::{StreamExt, stream};
-use time::OffsetDateTime;
 
-use crate::{Control, boot, refusal};
+use crate::{Control, actor::Begin, ending::Ending, refusal};
 
 /// Machines that are looked at side by side.
 const SIDE_BY_SIDE: usize = 8;
@@ -23,18 +22,22 @@ const SIDE_BY_SIDE: usize = 8;
 pub struct Recovered {
     /// Sandboxes that go on.
     pub adopted: usize,
+    /// Sandboxes that go on if their agents can be reached, which is still tried.
+    pub late: usize,
     /// Sandboxes whose machine was no more.
     pub died: usize,
     /// Creates and deletes that a crash had left half done.
     pub swept: usize,
     /// Machines that no record knew.
     pub strays: usize,
-    /// Machines that could not be removed; the log says why, and the next start tries again.
+    /// Machines that could not be removed yet; the log says why. What has a record is tried again until it is gone, and the
+    /// others at the next start.
     pub left: usize,
 }
 
 enum Fate {
     Adopted,
+    Late,
     Died,
     Swept,
     Left,
@@ -58,8 +61,9 @@ impl Control {
             .map(|row| self.recover_one(row))
             .buffer_unordered(SIDE_BY_SIDE);
         while let Some(fate) = fates.next().await {
-            match fate? {
+            match fate {
                 Fate::Adopted => found.adopted += 1,
+                Fate::Late => found.late += 1,
                 Fate::Died => found.died += 1,
                 Fate::Swept => found.swept += 1,
                 Fate::Left => found.left += 1,
@@ -91,55 +95,36 @@ impl Control {
         Ok(())
     }
 
-    async fn recover_one(&self, row: SandboxRow) -> Result<Fate, Refusal> {
-        let machine = MachineId::from(row.id);
-        match row.state {
-            State::Running | State::Paused => match boot::adopt(self, &machine).await {
-                Ok(Some(running)) => {
-                    let actor = self.actor(row, self.inner.admission.adopt());
-                    actor.publish_link(&running.link);
-                    self.inner.tasks.spawn(actor.serve(running));
-                    Ok(Fate::Adopted)
-                }
-                Ok(None) => self.bury(&row, &machine).await,
-                Err(refusal) => {
-                    tracing::warn!(sandbox = %row.id, %refusal, "a sandbox's machine can't be adopted");
-                    self.bury(&row, &machine).await
-                }
-            },
-            State::Stopping => {
-                if !self.remove(&machine).await {
-                    return Ok(Fate::Left);
-                }
-                self.settle_record(&row, Event::Stopped, row.gone.unwrap_or(GoneReason::Deleted))
-                    .await?;
-                Ok(Fate::Swept)
-            }
-            _ => {
-                if !self.remove(&machine).await {
-                    return Ok(Fate::Left);
-                }
-                self.settle_record(&row, Event::CreateFailed, GoneReason::CreateFailed)
-                    .await?;
-                let forgotten = self.inner.store.idempotency_forget(row.id).await;
-                forgotten.map_err(|error| refusal::of_store(&error))?;
-                Ok(Fate::Swept)
-            }
+    /// Gives a record its actor, and waits for what it finds first: one that takes its time must not keep all others from being
+    /// served.
+    async fn recover_one(&self, row: SandboxRow) -> Fate {
+        let begin = match row.state {
+            State::Running | State::Paused => Begin::Reach,
+            State::Stopping => Begin::End(Ending::Stop(row.gone.unwrap_or(GoneReason::Deleted))),
+            _ => Begin::End(Ending::Create(Refusal::new(
+                ErrorCode::Internal,
+                "the server stopped during the create",
+            ))),
+        };
+        let reaching = matches!(begin, Begin::Reach);
+        let admitted = self.inner.admission.adopt(row.spec.limits.disk_mb);
+        let actor = self.actor(row, admitted);
+        let live = Arc::clone(&actor.live);
+        self.inner.tasks.spawn(actor.own(begin));
+        let mut status = live.status.clone();
+        let found = status.wait_for(|status| status.link.is_some() || status.swept || status.refusal.is_some());
+        let found = tokio::time::timeout(self.inner.config.agent_timeout, found).await;
+        let swept = match &found {
+            Ok(Ok(status)) if status.link.is_some() => return Fate::Adopted,
+            Ok(Ok(status)) => status.swept,
+            Ok(Err(_)) | Err(_) => false,
+        };
+        match (reaching, swept) {
+            (true, true) => Fate::Died,
+            (true, false) if found.is_err() => Fate::Late,
+            (false, true) => Fate::Swept,
+            (_, false) => Fate::Left,
         }
-    }
-
-    async fn bury(&self, row: &SandboxRow, machine: &MachineId) -> Result<Fate, Refusal> {
-        if !self.remove(machine).await {
-            return Ok(Fate::Left);
-        }
-        self.settle_record(row, Event::MachineDied, GoneReason::MachineDied)
-            .await?;
-        let payload = serde_json::json!({ "reason": GoneReason::MachineDied });
-        let now = OffsetDateTime::now_utc();
-        if let Err(error) = self.inner.store.event_insert(row.id, now, "vm.died", &payload).await {
-            tracing::error!(error = refusal::chain(&error), "an event was not kept");
-        }
-        Ok(Fate::Died)
     }
 
     /// Whether nothing of the machine is left. One that resists must not keep all others from being served.
@@ -149,17 +134,5 @@ impl Control {
             tracing::error!(%machine, error = refusal::chain(error), "a machine was not removed");
         }
         removed.is_ok()
-    }
-
-    async fn settle_record(&self, row: &SandboxRow, event: Event, reason: GoneReason) -> Result<(), Refusal> {
-        let to = row
-            .state
-            .next(event)
-            .map_err(|error| refusal::internal("a sandbox can't move on", &error))?;
-        let mut change = SandboxChange::new(row.state, to);
-        change.gone = Some(reason);
-        change.ended_at = Some(OffsetDateTime::now_utc());
-        let moved = self.inner.store.sandbox_state_update(row.id, &change).await;
-        moved.map(|_| ()).map_err(|error| refusal::of_store(&error))
     }
 }

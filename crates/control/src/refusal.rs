@@ -54,6 +54,27 @@ pub(crate) fn no_capacity(sentence: impl Into<String>) -> Refusal {
     Refusal::new(ErrorCode::NoCapacity, sentence).retry_after(RETRY_CREATE)
 }
 
+/// The server stops; running sandboxes live on and are adopted by the next start.
+pub(crate) fn shutting_down() -> Refusal {
+    no_capacity("the server is shutting down; try again once it is up")
+}
+
+/// A fault of the server's own cost a sandbox its owner.
+pub(crate) fn server_fault() -> Refusal {
+    Refusal::new(
+        ErrorCode::Internal,
+        "the server met a fault of its own with this sandbox; its log says more, and a restart of the server sets it right",
+    )
+}
+
+/// A create that is answered before the client gives up (pandastack-v1 §1.6).
+pub(crate) fn create_too_slow() -> Refusal {
+    Refusal::new(
+        ErrorCode::Internal,
+        "the sandbox was not created in time; what was begun of it is removed",
+    )
+}
+
 /// The sandbox is no more.
 pub(crate) fn gone(reason: GoneReason) -> Refusal {
     Refusal::new(

@@ -1,11 +1,12 @@
 //! What stands between the agent's stream and the caller, the same for commands and cells: it counts, logs, and ends the
 //! stream when the sandbox or the agent does.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use atoll_guest_link::GuestError;
 use atoll_model::{ErrorCode, GoneReason, Outcome, output::StreamSummary};
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::{guest::Lent, request::LogStream, text::TextDecoder};
 
@@ -14,6 +15,8 @@ use crate::{guest::Lent, request::LogStream, text::TextDecoder};
 pub(crate) struct Tap {
     pub(crate) lent: Lent,
     started: Instant,
+    /// When the agent must have told the end.
+    due: Option<Instant>,
     pub(crate) stdout: u64,
     pub(crate) stderr: u64,
 }
@@ -23,8 +26,19 @@ impl Tap {
         Self {
             lent,
             started: Instant::now(),
+            due: None,
             stdout: 0,
             stderr: 0,
+        }
+    }
+
+    /// The same for a call whose deadline the agent keeps: so long after it, the agent must have told its end.
+    pub(crate) fn with_deadline(lent: Lent, deadline: Option<Duration>) -> Self {
+        let margin = lent.control.inner.config.agent_timeout;
+        let tap = Self::new(lent);
+        Self {
+            due: deadline.and_then(|deadline| tap.started.checked_add(deadline + margin)),
+            ..tap
         }
     }
 
@@ -36,11 +50,15 @@ impl Tap {
         let error = tokio::select! {
             biased;
             reason = self.lent.gone() => return Err(Outcome::SandboxGone { reason }),
-            item = next => match item {
-                Ok(Some(item)) => return Ok(item),
+            item = within(self.due, next) => match item {
+                None => {
+                    tracing::error!(sandbox = %self.lent.live.id, "the agent did not tell the end of a call whose deadline passed");
+                    return Err(Outcome::AgentLost);
+                }
+                Some(Ok(Some(item))) => return Ok(item),
                 // The agent's streams say their end before they end; this is one that did not.
-                Ok(None) => GuestError::Lost { detail: "a stream without an end".to_owned() },
-                Err(error) => error,
+                Some(Ok(None)) => GuestError::Lost { detail: "a stream without an end".to_owned() },
+                Some(Err(error)) => error,
             },
         };
         let refusal = self.lent.explain(error).await;
@@ -63,6 +81,14 @@ impl Tap {
 
     pub(crate) fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What `next` gives, or `None` when nothing came until it was due.
+async fn within<T>(due: Option<Instant>, next: impl Future<Output = T>) -> Option<T> {
+    match due {
+        Some(due) => tokio::time::timeout_at(due, next).await.ok(),
+        None => Some(next.await),
     }
 }
 
@@ -94,5 +120,19 @@ impl TextPair {
     pub(crate) fn flush(&mut self) -> Option<(LogStream, String)> {
         let stdout = non_empty(self.stdout.finish()).map(|text| (LogStream::Stdout, text));
         stdout.or_else(|| non_empty(self.stderr.finish()).map(|text| (LogStream::Stderr, text)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_that_is_overdue_is_not_waited_for_and_one_that_is_there_is_taken() {
+        let due = Instant::now() + Duration::from_secs(12);
+        assert_eq!(within(Some(due), std::future::pending::<()>()).await, None);
+        assert!(Instant::now() >= due);
+        assert_eq!(within(Some(due), std::future::ready(1)).await, Some(1));
+        assert_eq!(within(None, std::future::ready(2)).await, Some(2));
     }
 }

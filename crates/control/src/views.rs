@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use atoll_model::{BuildId, GoneReason, Isolation, KeyId, SandboxId, Scope, State, TemplateName, WorkspaceId};
+use atoll_model::{
+    BuildId, Environment, GoneReason, Isolation, KeyId, SandboxId, Scope, State, TemplateName, WorkspaceId,
+};
 use atoll_store::BuildStatus;
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -21,7 +23,7 @@ pub struct CreateSandbox {
     /// Strings to filter lists by.
     pub labels: BTreeMap<String, String>,
     /// Environment of every command and context.
-    pub env: BTreeMap<String, String>,
+    pub env: Environment,
     /// Cores; the template's when absent.
     pub cpu: Option<u32>,
     /// Memory in MiB; the template's when absent.

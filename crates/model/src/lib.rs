@@ -2,6 +2,7 @@
 //!
 //! Nothing here does I/O or knows of async. Start with [`lifecycle`], then [`spec`].
 
+pub mod environment;
 pub mod error;
 pub mod ids;
 pub mod isolation;
@@ -13,6 +14,7 @@ pub mod outcome;
 pub mod output;
 pub mod spec;
 
+pub use environment::Environment;
 pub use error::{ErrorCode, Refusal};
 pub use ids::{BuildId, ContextId, ExecId, KeyId, MachineId, SandboxId, WorkspaceId};
 pub use isolation::Isolation;

@@ -51,6 +51,8 @@ pub enum Event {
     Woken,
     /// The machine ended by itself.
     MachineDied,
+    /// The server gave it up: its agent stays silent, or the server met a fault of its own.
+    GivenUp,
     /// A caller, the idle limit or the lease ends it.
     StopRequested,
     /// Nothing of the machine is left.
@@ -80,10 +82,10 @@ impl State {
             (Running, E::Paused) => Paused,
             (Running | Paused, E::Hibernated) => Hibernated,
             (Creating, E::CreateFailed) => Failed,
-            (Creating | Running | Paused, E::MachineDied) => Failed,
+            (Creating | Running | Paused, E::MachineDied | E::GivenUp) => Failed,
             // A stop asked for twice is one stop; a machine that dies while it is stopped was stopped.
             (Creating | Running | Paused | Hibernated | Stopping, E::StopRequested) => Stopping,
-            (Stopping, E::MachineDied) => Stopping,
+            (Stopping, E::MachineDied | E::GivenUp) => Stopping,
             (Stopping, E::Stopped) => Deleted,
             (state, event) => return Err(Forbidden { state, event }),
         })
@@ -147,7 +149,7 @@ mod tests {
         State::Deleted,
         State::Failed,
     ];
-    const EVENTS: [Event; 9] = [
+    const EVENTS: [Event; 10] = [
         Event::ThawAcknowledged,
         Event::CreateFailed,
         Event::Paused,
@@ -155,6 +157,7 @@ mod tests {
         Event::Hibernated,
         Event::Woken,
         Event::MachineDied,
+        Event::GivenUp,
         Event::StopRequested,
         Event::Stopped,
     ];

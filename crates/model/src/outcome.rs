@@ -14,6 +14,10 @@ pub enum GoneReason {
     MachineDied,
     /// It could not be created.
     CreateFailed,
+    /// Its agent could not be reached again, for as long as the server tries.
+    AgentLost,
+    /// A fault of the server's own ended it.
+    ServerFault,
 }
 
 impl GoneReason {
@@ -25,15 +29,24 @@ impl GoneReason {
             Self::Expired => "expired",
             Self::MachineDied => "machine_died",
             Self::CreateFailed => "create_failed",
+            Self::AgentLost => "agent_lost",
+            Self::ServerFault => "server_fault",
         }
     }
 
     /// The reason of that word.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
-        [Self::Deleted, Self::Expired, Self::MachineDied, Self::CreateFailed]
-            .into_iter()
-            .find(|reason| reason.as_str() == word)
+        [
+            Self::Deleted,
+            Self::Expired,
+            Self::MachineDied,
+            Self::CreateFailed,
+            Self::AgentLost,
+            Self::ServerFault,
+        ]
+        .into_iter()
+        .find(|reason| reason.as_str() == word)
     }
 
     /// One clause for a message, as in "the sandbox is gone: ...".
@@ -44,6 +57,8 @@ impl GoneReason {
             Self::Expired => "it was idle for longer than its ttl_seconds",
             Self::MachineDied => "its machine ended unexpectedly",
             Self::CreateFailed => "it could not be created",
+            Self::AgentLost => "its agent stopped answering",
+            Self::ServerFault => "a fault of the server ended it",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Isolation, Limits, TemplateName};
+use crate::{Environment, Isolation, Limits, TemplateName};
 
 /// A create, after parsing and defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub struct SandboxSpec {
     /// Strings to filter by.
     pub labels: BTreeMap<String, String>,
     /// Environment of every command and context.
-    pub env: BTreeMap<String, String>,
+    pub env: Environment,
     /// Ceilings.
     pub limits: Limits,
     /// The least isolation that the caller accepts.

@@ -28,6 +28,9 @@ use crate::{
     signals::Stop,
 };
 
+/// How long creates and deletes that are at work at a stop may take to finish; a create takes 25 seconds at most.
+const SETTLED: Duration = Duration::from_secs(60);
+
 /// Why the server could not start, or could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -201,7 +204,10 @@ impl Claimed {
         if let Err(error) = serving.await {
             tracing::error!(%error, "the HTTP server failed");
         }
-        started.tasks.shutdown().await;
+        // What is half done then is found and finished by the next start, as after a crash.
+        if tokio::time::timeout(SETTLED, started.tasks.shutdown()).await.is_err() {
+            tracing::error!("creates or deletes were still at work at the end; the next start finishes them");
+        }
         tracing::info!("ended; running sandboxes stay alive for the next start");
         match baked {
             Err(TemplateError::Cancelled) => Ok(()),
@@ -224,6 +230,7 @@ fn control_config(settings: &Settings) -> ControlConfig {
         state_dir: settings.state_dir.clone(),
         max_live_sandboxes: settings.max_sandboxes as usize,
         memory_reserve_mb: settings.memory_reserve_mb,
+        disk_overcommit: settings.disk_overcommit,
         ..ControlConfig::default()
     }
 }

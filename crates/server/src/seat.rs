@@ -5,19 +5,30 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// How long what was sent may stay unacknowledged before the client counts as gone.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(120);
+/// A client that is silent for so long is asked whether it is there, and so often after that.
+const ASKED_AFTER: Duration = Duration::from_secs(60);
+const ASKED_EVERY: Duration = Duration::from_secs(15);
 
 /// Places for connections.
 #[derive(Debug)]
 pub(crate) struct Seats {
     free: Arc<Semaphore>,
     all: u32,
+    /// Ends every connection.
+    cut: CancellationToken,
 }
 
 impl Seats {
@@ -25,6 +36,7 @@ impl Seats {
         Self {
             free: Arc::new(Semaphore::new(all as usize)),
             all,
+            cut: CancellationToken::new(),
         }
     }
 
@@ -33,7 +45,17 @@ impl Seats {
         let seat = Arc::clone(&self.free).acquire_owned().await.map_err(io::Error::other)?;
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
-        Ok(Seated { stream, _seat: seat })
+        notice_vanished_client(&stream)?;
+        Ok(Seated {
+            stream,
+            cut: Box::pin(self.cut.clone().cancelled_owned()),
+            _seat: seat,
+        })
+    }
+
+    /// Ends every connection; whoever reads or writes it sees it broken.
+    pub(crate) fn cut_off(&self) {
+        self.cut.cancel();
     }
 
     /// Connections that are open.
@@ -48,11 +70,35 @@ impl Seats {
     }
 }
 
+/// A client that vanished without a word must not keep its calls: its silence is noticed by the kernel.
+fn notice_vanished_client(stream: &TcpStream) -> io::Result<()> {
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &whole_seconds(ASKED_AFTER))?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &whole_seconds(ASKED_EVERY))?;
+    let millis = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
+    setsockopt(stream, sockopt::TcpUserTimeout, &millis)?;
+    Ok(())
+}
+
+fn whole_seconds(period: Duration) -> u32 {
+    u32::try_from(period.as_secs()).unwrap_or(u32::MAX)
+}
+
 /// A connection on its seat.
 #[derive(Debug)]
 pub(crate) struct Seated {
     stream: TcpStream,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
     _seat: OwnedSemaphorePermit,
+}
+
+impl Seated {
+    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match self.cut.as_mut().poll(context) {
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
 }
 
 impl AsyncRead for Seated {
@@ -61,12 +107,14 @@ impl AsyncRead for Seated {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        self.check(context)?;
         Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
 impl AsyncWrite for Seated {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.check(context)?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -75,6 +123,7 @@ impl AsyncWrite for Seated {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check(context)?;
         Pin::new(&mut self.stream).poll_write_vectored(context, slices)
     }
 
@@ -103,6 +152,8 @@ mod tests {
         let _client = TcpStream::connect(address).await.unwrap();
         let seated = seats.accept(&listener).await.unwrap();
         assert_eq!(seats.taken(), 1);
+        let patience = nix::sys::socket::getsockopt(&seated.stream, sockopt::TcpUserTimeout).unwrap();
+        assert_eq!(patience, 120_000);
         drop(seated);
         seats.all_free().await;
         assert_eq!(seats.taken(), 0);

@@ -41,6 +41,9 @@ pub struct Overrides {
     /// Memory of the machine, in MiB, that creates leave free [default: 1024]
     #[arg(long, env = "ATOLL_MEMORY_RESERVE_MB", value_name = "MIB")]
     pub memory_reserve_mb: Option<u64>,
+    /// How many times its free disk space the machine may promise to sandboxes as their disk_mb [default: 20]
+    #[arg(long, env = "ATOLL_DISK_OVERCOMMIT", value_name = "N")]
+    pub disk_overcommit: Option<u32>,
     /// Seconds that open requests get to finish when the server is told to stop [default: 20]
     #[arg(long, env = "ATOLL_DRAIN_SECONDS", value_name = "SECONDS")]
     pub drain_seconds: Option<u64>,
@@ -79,6 +82,8 @@ pub struct Settings {
     pub max_sandboxes: u32,
     /// Memory that creates leave free, in MiB.
     pub memory_reserve_mb: u64,
+    /// How many times the free disk space may be promised.
+    pub disk_overcommit: u32,
     /// Grace for open requests at shutdown, in seconds.
     pub drain_seconds: u64,
     /// Filter for the log.
@@ -155,6 +160,7 @@ impl Overrides {
             recipes_dir,
             max_sandboxes,
             memory_reserve_mb,
+            disk_overcommit,
             drain_seconds,
             log,
             log_format,
@@ -167,6 +173,7 @@ impl Overrides {
             recipes_dir: recipes_dir.or(weaker.recipes_dir),
             max_sandboxes: max_sandboxes.or(weaker.max_sandboxes),
             memory_reserve_mb: memory_reserve_mb.or(weaker.memory_reserve_mb),
+            disk_overcommit: disk_overcommit.or(weaker.disk_overcommit),
             drain_seconds: drain_seconds.or(weaker.drain_seconds),
             log: log.or(weaker.log),
             log_format: log_format.or(weaker.log_format),
@@ -190,6 +197,7 @@ impl Overrides {
             recipes_dir: self.recipes_dir,
             max_sandboxes: self.max_sandboxes.unwrap_or(500),
             memory_reserve_mb: self.memory_reserve_mb.unwrap_or(1024),
+            disk_overcommit: self.disk_overcommit.unwrap_or(20),
             drain_seconds: self.drain_seconds.unwrap_or(20),
             log: self.log.unwrap_or_else(|| "info".to_owned()),
             log_format: self.log_format.unwrap_or(LogFormat::Text),
@@ -211,6 +219,11 @@ impl Settings {
                 "memory_reserve_mb",
                 "at most 1048576",
                 self.memory_reserve_mb <= 1 << 20,
+            ),
+            (
+                "disk_overcommit",
+                "1 to 1000",
+                (1..=1000).contains(&self.disk_overcommit),
             ),
             ("drain_seconds", "at most 3600", self.drain_seconds <= 3600),
         ];

@@ -49,19 +49,16 @@ impl Store {
             .map_err(StoreError::database("read an idempotency key"))?;
         find(&mut reader, workspace, wanted).await
     }
+}
 
-    /// Forgets the idempotency key that made a sandbox, so that the same create can be tried again.
-    ///
-    /// # Errors
-    /// The database does not work.
-    pub async fn idempotency_forget(&self, sandbox: SandboxId) -> Result<(), StoreError> {
-        sqlx::query("DELETE FROM idempotency WHERE sandbox_id = ?")
-            .bind(sandbox.to_string())
-            .execute(&self.writer)
-            .await
-            .map_err(StoreError::database("forget an idempotency key"))?;
-        Ok(())
-    }
+/// Frees the key that made a sandbox, so that the same create can be tried again.
+pub(crate) async fn forget(connection: &mut SqliteConnection, sandbox: SandboxId) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM idempotency WHERE sandbox_id = ?")
+        .bind(sandbox.to_string())
+        .execute(connection)
+        .await
+        .map_err(StoreError::database("forget an idempotency key"))?;
+    Ok(())
 }
 
 pub(crate) async fn find(

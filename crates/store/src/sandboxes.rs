@@ -61,6 +61,8 @@ pub struct SandboxChange {
     pub boot_ms: Option<u64>,
     /// When it ended.
     pub ended_at: Option<OffsetDateTime>,
+    /// Whether the idempotency key that made it is free again.
+    pub forget_idempotency: bool,
 }
 
 impl SandboxChange {
@@ -74,6 +76,7 @@ impl SandboxChange {
             failure: None,
             boot_ms: None,
             ended_at: None,
+            forget_idempotency: false,
         }
     }
 }
@@ -124,11 +127,14 @@ impl Store {
         Ok(Inserted::New)
     }
 
-    /// Moves a sandbox from one state to another; `false` when it was not in the first.
+    /// Moves a sandbox from one state to another, and frees its idempotency key in the same transaction if that is wanted;
+    /// `false` when it was not in the first.
     ///
     /// # Errors
     /// The database does not work.
     pub async fn sandbox_state_update(&self, id: SandboxId, change: &SandboxChange) -> Result<bool, StoreError> {
+        let failed = || StoreError::database("move a sandbox to another state");
+        let mut transaction = self.writer.begin_with("BEGIN IMMEDIATE").await.map_err(failed())?;
         let done = sqlx::query(
             "UPDATE sandboxes SET state = ?, gone = COALESCE(?, gone), failure = COALESCE(?, failure),
                     boot_ms = COALESCE(?, boot_ms), ended_at = COALESCE(?, ended_at)
@@ -141,10 +147,15 @@ impl Store {
         .bind(change.ended_at.map(millis))
         .bind(id.to_string())
         .bind(change.from.as_str())
-        .execute(&self.writer)
+        .execute(&mut *transaction)
         .await
-        .map_err(StoreError::database("move a sandbox to another state"))?;
-        Ok(done.rows_affected() == 1)
+        .map_err(failed())?;
+        let moved = done.rows_affected() == 1;
+        if moved && change.forget_idempotency {
+            idempotency::forget(&mut transaction, id).await?;
+        }
+        transaction.commit().await.map_err(failed())?;
+        Ok(moved)
     }
 
     /// Replaces what a sandbox's lease says.

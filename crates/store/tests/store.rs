@@ -40,7 +40,7 @@ fn sandbox(workspace: WorkspaceId) -> SandboxRow {
             persistent: false,
             metadata: pair("tool", "a'; DROP TABLE sandboxes; --"),
             labels: pair("team", "日本"),
-            env: pair("K", "$(touch /tmp/pwn)'\"; %s\n"),
+            env: pair("K", "$(touch /tmp/pwn)'\"; %s\n").into(),
             limits: Limits::default(),
             isolation: Some(Isolation::Kernel),
         },
@@ -183,7 +183,14 @@ async fn one_idempotency_key_makes_one_sandbox() {
         assert_eq!(store.sandbox_get(workspace, again.id).await.unwrap(), None);
     }
 
-    store.idempotency_forget(first.id).await.unwrap();
+    let mut fail = SandboxChange::new(State::Running, State::Failed);
+    fail.forget_idempotency = true;
+    // One transaction: a move that is not made frees nothing.
+    assert!(!store.sandbox_state_update(first.id, &fail).await.unwrap());
+    assert!(store.idempotency_get(workspace, &key(1)).await.unwrap().is_some());
+    fail.from = State::Creating;
+    assert!(store.sandbox_state_update(first.id, &fail).await.unwrap());
+    assert_eq!(store.idempotency_get(workspace, &key(1)).await.unwrap(), None);
     assert_eq!(
         store.sandbox_insert(&sandbox(workspace), Some(&key(2))).await.unwrap(),
         Inserted::New

@@ -44,6 +44,8 @@ pub enum Fault {
     DeadLink,
     /// It waits for [`Faulty::release`] and then does its work.
     Hold,
+    /// It panics.
+    Panic,
 }
 
 /// Wraps an engine.
@@ -135,6 +137,7 @@ impl Faulty {
             Some(Fault::Before) => Err(failed(step, machine)),
             Some(Fault::NoRoom) => Err(EngineError::NoRoom("a test said so".to_owned())),
             Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::Panic) => panic!("a test said so"),
             Some(Fault::After) => {
                 call.await?;
                 Err(failed(step, machine))

@@ -1,6 +1,9 @@
 //! The stack, its start and its stop.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use atoll_control::{Caller, Control, ControlConfig, ControlTasks, CreateSandbox, Recovered, Started};
 use atoll_engine::{Engine, EngineError};
@@ -100,7 +103,7 @@ impl Stack {
     ///
     /// # Panics
     /// As [`start`](Self::start).
-    pub async fn restart_after(self, meanwhile: impl AsyncFnOnce(&dyn Engine)) -> Self {
+    pub async fn restart_after(self, meanwhile: impl AsyncFnOnce(&Faulty)) -> Self {
         self.tasks.shutdown().await;
         let parts = Parts::open(self.ground.0.path(), self.recipes).await;
         meanwhile(parts.engine.as_ref()).await;
@@ -141,6 +144,12 @@ impl Stack {
     pub async fn sandbox(&self) -> SandboxId {
         let created = self.control.sandbox_create(&self.admin, CreateSandbox::default()).await;
         created.expect("a sandbox").id
+    }
+
+    /// The file of the records.
+    #[must_use]
+    pub fn database(&self) -> PathBuf {
+        database(self.folder())
     }
 
     /// Machines of which anything is on the host.
@@ -194,6 +203,10 @@ async fn sweep(folder: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
+fn database(folder: &Path) -> PathBuf {
+    folder.join("atoll.db")
+}
+
 struct Parts {
     store: Store,
     engine: Arc<Faulty>,
@@ -210,7 +223,7 @@ impl Parts {
             guest: atoll_guest_image::guest(),
         };
         Self {
-            store: Store::open(&folder.join("atoll.db")).await.expect("a store"),
+            store: Store::open(&database(folder)).await.expect("a store"),
             engine: Arc::new(Faulty::new(fake)),
             templates: Templates::open(config).expect("templates"),
         }

@@ -5,13 +5,17 @@ use std::{collections::BTreeMap, time::Duration};
 use atoll_control::{Caller, Control, ExecEvent, ExecInput, ExecOutput, ExecSession};
 use atoll_model::{ErrorCode, ExecId, SandboxId};
 use atoll_protocol::types::{ExecEnd, TerminalSize};
-use axum::extract::{
-    FromRequestParts, WebSocketUpgrade,
-    ws::{Message, WebSocket},
+use axum::{
+    extract::{
+        FromRequestParts, WebSocketUpgrade,
+        ws::{Message, WebSocket},
+    },
+    response::Response,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{
     SinkExt, StreamExt,
+    future::BoxFuture,
     stream::{SplitSink, SplitStream},
 };
 use http::{StatusCode, request::Parts};
@@ -22,7 +26,7 @@ use tokio::{sync::mpsc, time::interval};
 use super::wire::ExecOutcome;
 use crate::{
     error::{ApiError, ApiResult, code_word},
-    extract,
+    extract, key_end,
 };
 
 /// How often the client is pinged (pandastack-v1 §2.7).
@@ -32,8 +36,26 @@ const MAX_MESSAGE: usize = 1 << 20;
 /// Complaints about the client's messages that wait to be sent; more are dropped.
 const COMPLAINTS: usize = 4;
 
-/// A WebSocket to be, with bounded messages.
-pub(crate) struct Socket(pub(crate) WebSocketUpgrade);
+/// A WebSocket to be, with bounded messages; it is closed when the key that opened it ends.
+pub(crate) struct Socket {
+    upgrade: WebSocketUpgrade,
+    key_ended: BoxFuture<'static, ()>,
+}
+
+impl Socket {
+    /// The answer that upgrades; `work` is dropped, and the socket with it, when the key ends.
+    pub(crate) fn serve<W: Future<Output = ()> + Send + 'static>(
+        self,
+        work: impl FnOnce(WebSocket) -> W + Send + 'static,
+    ) -> Response {
+        self.upgrade.on_upgrade(async move |socket| {
+            tokio::select! {
+                () = work(socket) => {}
+                () = self.key_ended => {}
+            }
+        })
+    }
+}
 
 impl<S: Send + Sync> FromRequestParts<S> for Socket {
     type Rejection = ApiError;
@@ -47,7 +69,10 @@ impl<S: Send + Sync> FromRequestParts<S> for Socket {
                 "this route speaks WebSocket: ask for an upgrade",
             )
         })?;
-        Ok(Self(upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE)))
+        Ok(Self {
+            upgrade: upgrade.max_message_size(MAX_MESSAGE).max_frame_size(MAX_MESSAGE),
+            key_ended: key_end::of_request(parts),
+        })
     }
 }
 

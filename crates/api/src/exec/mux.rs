@@ -51,7 +51,7 @@ pub(crate) async fn mux(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
     Id(id): Id<SandboxId>,
-    Socket(upgrade): Socket,
+    upgrade: Socket,
 ) -> ApiResult<Response> {
     // An id that names nothing is a 404 before the upgrade.
     app.control.sandbox_get(&caller, id).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn mux(
         caller,
         sandbox: id,
     };
-    Ok(upgrade.on_upgrade(move |socket| runner.serve(socket)))
+    Ok(upgrade.serve(move |socket| runner.serve(socket)))
 }
 
 #[derive(Debug, Deserialize)]

@@ -70,7 +70,7 @@ pub(crate) async fn pty(
     Authenticated(caller): Authenticated,
     Id(id): Id<SandboxId>,
     Query(query): Query<PtyQuery>,
-    Socket(upgrade): Socket,
+    upgrade: Socket,
 ) -> ApiResult<Response> {
     // Started before the upgrade, so that a refusal is an HTTP answer.
     let session = app.control.exec_start(&caller, id, query.into_request(), true).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn pty(
         exec: session.exec_id,
         wire: Wire::Terminal,
     };
-    Ok(upgrade.on_upgrade(move |socket| terminal.serve(socket, session)))
+    Ok(upgrade.serve(move |socket| terminal.serve(socket, session)))
 }
 
 /// The same as pty, under the name that the `pandastack` command line asks for.

@@ -77,11 +77,11 @@ pub(crate) async fn socket(
     State(app): State<App>,
     Authenticated(caller): Authenticated,
     Id(id): Id<SandboxId>,
-    Socket(upgrade): Socket,
+    upgrade: Socket,
 ) -> ApiResult<Response> {
     // An id that names nothing is a 404 before the upgrade.
     app.control.sandbox_get(&caller, id).await?;
-    Ok(upgrade.on_upgrade(move |socket| serve(app.control, caller, id, socket)))
+    Ok(upgrade.serve(move |socket| serve(app.control, caller, id, socket)))
 }
 
 async fn serve(control: Control, caller: Caller, sandbox: SandboxId, mut socket: WebSocket) {

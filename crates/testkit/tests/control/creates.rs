@@ -28,7 +28,7 @@ async fn a_sandbox_runs_when_its_create_is_answered_and_shows_what_was_asked_for
     let wanted = CreateSandbox {
         metadata,
         labels: pair("team", "a"),
-        env: pair("GREETING", "$(touch /tmp/pwn)'\"; %s\n日本"),
+        env: pair("GREETING", "$(touch /tmp/pwn)'\"; %s\n日本").into(),
         memory_mb: Some(512),
         ttl_seconds: Some(77),
         ..CreateSandbox::default()
@@ -142,7 +142,7 @@ async fn a_create_that_can_not_be_is_refused_before_anything_is_made() {
         ),
         (
             CreateSandbox {
-                env: pair("A=B", "x"),
+                env: pair("A=B", "x").into(),
                 ..base()
             },
             ErrorCode::InvalidRequest,
@@ -210,6 +210,29 @@ async fn too_little_memory_or_disk_is_refused_by_its_own_code() {
         assert!(refusal.retry_after.is_some());
         stack.stop().await;
     }
+}
+
+#[tokio::test]
+async fn promised_disks_are_refused_before_anything_is_made_and_free_with_their_sandbox() {
+    let stack = Stack::start_with(|config| config.disk_overcommit = 1).await;
+    let most = 1 << 20;
+    let wanted = |disk_mb: u64| CreateSandbox {
+        disk_mb: Some(disk_mb),
+        ..CreateSandbox::default()
+    };
+    let mut made = Vec::new();
+    let refusal = loop {
+        match stack.control.sandbox_create(&stack.admin, wanted(most)).await {
+            Ok(view) => made.push(view.id),
+            Err(refusal) => break refusal,
+        }
+    };
+    assert_eq!(
+        (refusal.code, refusal.field.as_deref()),
+        (ErrorCode::InsufficientStorage, Some("disk_mb"))
+    );
+    assert_eq!(stack.machines().await.len(), made.len());
+    stack.stop().await;
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use atoll_model::{ContextId, ErrorCode, ExecId, Scope, WorkspaceId};
 use atoll_testkit::Stack;
 use time::Duration;
 
-use crate::code;
+use crate::{code, soon};
 
 #[tokio::test]
 async fn a_key_works_under_both_of_its_prefixes_until_it_is_revoked() {
@@ -32,7 +32,11 @@ async fn a_key_works_under_both_of_its_prefixes_until_it_is_revoked() {
         code(control.key_revoke(&stack.admin, &stack.admin.key_prefix).await),
         ErrorCode::Conflict
     );
+    let same = control.authenticate(text.expose()).await.unwrap();
     control.key_revoke(&stack.admin, &view.prefix).await.unwrap();
+    for open in [&caller, &same] {
+        soon(open.key_end.reached()).await;
+    }
     for token in [text.expose(), &other, "", "Bearer", "atl_"] {
         assert_eq!(code(control.authenticate(token).await), ErrorCode::Unauthorized);
     }
@@ -41,6 +45,28 @@ async fn a_key_works_under_both_of_its_prefixes_until_it_is_revoked() {
         .key_create(&stack.admin, "late", Scope::Full, Some(Duration::seconds(-1)))
         .await;
     assert_eq!(code(past), ErrorCode::InvalidRequest);
+    stack.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_ends_when_it_expires_and_its_revocation_does_not_hang_on_the_caller() {
+    let stack = Stack::start().await;
+    let control = &stack.control;
+    let new = async |name: &str, expires_in| {
+        let created = control.key_create(&stack.admin, name, Scope::Full, expires_in).await;
+        let (view, text) = created.unwrap();
+        (view, control.authenticate(text.expose()).await.unwrap())
+    };
+    let (_, brief) = new("brief", Some(Duration::milliseconds(300))).await;
+    soon(brief.key_end.reached()).await;
+    let (view, caller) = new("dropped", None).await;
+    {
+        // Polled once, then dropped as a server drops the future of a client that hung up.
+        let mut revoke = std::pin::pin!(control.key_revoke(&stack.admin, &view.prefix));
+        let polled = futures_util::poll!(&mut revoke);
+        assert!(polled.is_pending(), "{polled:?}");
+    }
+    soon(caller.key_end.reached()).await;
     stack.stop().await;
 }
 

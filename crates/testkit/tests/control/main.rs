@@ -5,6 +5,7 @@ mod ends;
 mod faults;
 mod guest;
 mod keys;
+mod owners;
 mod restarts;
 
 use std::time::Duration;

@@ -44,7 +44,7 @@ async fn a_sandbox_whose_machine_ended_meanwhile_is_failed_with_its_reason() {
     let stack = Stack::start().await;
     let (dead, alive) = (stack.sandbox().await, stack.sandbox().await);
     let stack = stack
-        .restart_after(async |engine| engine.stop(&dead.into()).await.unwrap())
+        .restart_after(async |engine| engine.kill(&dead.into()).await)
         .await;
     assert_eq!((stack.recovered.adopted, stack.recovered.died), (1, 1));
     let view = stack.control.sandbox_get(&stack.admin, dead).await.unwrap();
@@ -57,11 +57,11 @@ async fn a_sandbox_whose_machine_ended_meanwhile_is_failed_with_its_reason() {
 async fn what_a_crash_left_half_done_is_swept_and_what_no_record_knows_is_removed() {
     let stack = Stack::start().await;
     let (creating, stopping, stray) = (stack.sandbox().await, stack.sandbox().await, stack.sandbox().await);
-    let folder = stack.folder().to_owned();
+    let database = stack.database();
     let stack = stack
         .restart_after(async |_| {
             // As a kill between two steps leaves the records.
-            let store = atoll_store::Store::open(&folder.join("atoll.db")).await.unwrap();
+            let store = atoll_store::Store::open(&database).await.unwrap();
             for (id, state) in [
                 (creating, State::Creating),
                 (stopping, State::Stopping),
