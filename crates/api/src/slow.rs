@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use atoll_control::Share;
 use axum::{
     body::Body,
     response::{IntoResponse, Response},
@@ -13,6 +14,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream};
 use http::header;
+use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
@@ -36,10 +38,11 @@ pub(crate) trait SlowAnswer: Send + 'static {
     fn late(self) -> Self::Body;
 }
 
-/// Awaits `work`, whose own deadline is `deadline`, in a way that no client gives up on. Dropping the response drops `work`.
+/// Awaits `work`, whose own deadline is `deadline`, in a way that no client gives up on. Dropping the response drops `work`. The
+/// memory that the answer was given is held until it is sent.
 pub(crate) async fn answer<A: SlowAnswer>(
     deadline: Option<Duration>,
-    work: impl Future<Output = A> + Send + 'static,
+    work: impl Future<Output = (A, Option<Share>)> + Send + 'static,
 ) -> Response {
     let commit_after = match deadline {
         Some(deadline) if deadline <= COMMIT_AFTER => COMMIT_SHORT_AFTER,
@@ -48,10 +51,14 @@ pub(crate) async fn answer<A: SlowAnswer>(
     let mut work = Box::pin(work);
     tokio::select! {
         biased;
-        answer = &mut work => return answer.in_time(),
+        (answer, share) = &mut work => return hold(answer.in_time(), share),
         () = tokio::time::sleep(commit_after) => {}
     }
-    let result = work.map(|answer| Bytes::from(encode(&answer.late()))).shared();
+    let result = work.map(|(answer, share)| {
+        let body = encode(&answer.late());
+        Bytes::from_owner(Sent { body, _share: share })
+    });
+    let result = result.shared();
     let spaces = stream::unfold(Instant::now(), |next| async move {
         sleep_until(next).await;
         Some((Bytes::from_static(b" "), next + SPACE_EVERY))
@@ -63,6 +70,28 @@ pub(crate) async fn answer<A: SlowAnswer>(
     ([(header::CONTENT_TYPE, "application/json")], Body::from_stream(body)).into_response()
 }
 
+/// The same response, which holds the share for as long as its body is being sent.
+fn hold(response: Response, share: Option<Share>) -> Response {
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _held = &share;
+            frame
+        }))
+    })
+}
+
+/// Bytes of a late answer, with the share that goes when they are sent.
+struct Sent {
+    body: Vec<u8>,
+    _share: Option<Share>,
+}
+
+impl AsRef<[u8]> for Sent {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
+    }
+}
+
 fn encode<T: Serialize>(body: &T) -> Vec<u8> {
     serde_json::to_vec(body).unwrap_or_else(|error| {
         tracing::error!(%error, "a result could not be written as JSON");
@@ -72,11 +101,9 @@ fn encode<T: Serialize>(body: &T) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use axum::Json;
     use http::StatusCode;
-    use http_body_util::BodyExt;
-
-    use super::*;
 
     struct Told(&'static str);
 
@@ -93,7 +120,7 @@ mod tests {
     async fn after(seconds: u64, deadline: Option<u64>) -> (StatusCode, String) {
         let work = async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
-            Told("x")
+            (Told("x"), None)
         };
         let response = answer(deadline.map(Duration::from_secs), work).await;
         let status = response.status();
@@ -122,7 +149,7 @@ mod tests {
         let work = async move {
             std::future::pending::<()>().await;
             drop(witness);
-            Told("never")
+            (Told("never"), None)
         };
         let response = answer(None, work).await;
         drop(response);

@@ -32,6 +32,8 @@ pub struct ControlConfig {
     pub reach_timeout: Duration,
     /// Calls that may be open at once on one sandbox.
     pub max_calls_per_sandbox: usize,
+    /// What all collected answers may hold in the server's memory together, in bytes of output and results as they came.
+    pub answers_bytes: usize,
     /// For how long ended sandboxes, their events, builds and idempotency keys are kept.
     pub retention: Duration,
 }
@@ -50,6 +52,7 @@ impl Default for ControlConfig {
             agent_timeout: Duration::from_secs(10),
             reach_timeout: Duration::from_secs(60),
             max_calls_per_sandbox: 512,
+            answers_bytes: 128 << 20,
             retention: Duration::from_secs(7 * 86_400),
         }
     }

@@ -6,7 +6,7 @@ use atoll_model::{ContextId, OutputLimit, Refusal, SandboxId, Scope, limits::DEF
 use atoll_protocol::types::{CellEnd, CellRun, ContextCreate, ContextInfo};
 
 use crate::{
-    Caller, CellReport, CellRequest, CellResult, CellSession, ContextRequest, Control,
+    Caller, CellReport, CellRequest, CellResult, CellSession, ContextRequest, Control, Held,
     cell_session::CellEvent,
     check::{check_env, check_language, check_no_nul, check_timeout},
     guest::Counts,
@@ -81,15 +81,17 @@ impl Control {
     /// Runs a cell to its end and collects what it gave. An exception, a deadline or a dead interpreter is an `Ok` that says so.
     ///
     /// # Errors
-    /// `SandboxGone` at once when the sandbox ends meanwhile, `AgentLost`, `NotFound`, `TooMany` when the queue is full.
+    /// `SandboxGone` at once when the sandbox ends meanwhile, `AgentLost`, `NotFound`, `TooMany` when the queue is full;
+    /// `NoCapacity` when the answers of other calls fill the memory for them.
     pub async fn cell_run(
         &self,
         caller: &Caller,
         id: SandboxId,
         context: ContextId,
         request: CellRequest,
-    ) -> Result<CellReport, Refusal> {
+    ) -> Result<Held<CellReport>, Refusal> {
         let mut collector = Collector::new(request.keep);
+        let mut share = self.inner.answers.begin().await?;
         let mut session = self.cell_start(caller, id, context, request).await?;
         while let Some(event) = session.next().await {
             match event {
@@ -98,9 +100,10 @@ impl Control {
                 CellEvent::Result(result) => collector.push(result),
                 CellEvent::End(end) => {
                     refusal::unknown_end(&end.outcome)?;
-                    return Ok(collector.finish(end));
+                    return Ok(Held::new(collector.finish(end), share));
                 }
             }
+            share.cover(collector.held()).await?;
         }
         Err(refusal::lost())
     }
@@ -150,6 +153,11 @@ impl Collector {
             held: 0,
             dropped: 0,
         }
+    }
+
+    /// Bytes that are kept.
+    fn held(&self) -> usize {
+        self.stdout.held() + self.stderr.held() + self.held
     }
 
     fn push(&mut self, result: CellResult) {

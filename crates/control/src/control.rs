@@ -13,6 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     KeyText, Recovered,
     admission::{Admission, ThisHost},
+    answers::Answers,
     builds::Builds,
     config::ControlConfig,
     jobs::Retention,
@@ -50,6 +51,7 @@ pub(crate) struct Inner {
     pub(crate) builds: Builds,
     pub(crate) metrics: Metrics,
     pub(crate) admission: Admission,
+    pub(crate) answers: Answers,
     /// Turns for creates that are at work.
     pub(crate) booting: Semaphore,
     /// Every task that this crate starts.
@@ -121,6 +123,7 @@ impl Control {
         let control = Self {
             inner: Arc::new(Inner {
                 admission: Admission::new(&config, Arc::new(ThisHost::new(&config.state_dir))),
+                answers: Answers::new(config.answers_bytes),
                 booting: Semaphore::new(config.max_booting.max(1)),
                 config,
                 store,

@@ -8,7 +8,7 @@ use atoll_protocol::types::{ExecInfo, ExecStart, GuestCode, TerminalSize};
 use bytes::Bytes;
 
 use crate::{
-    Caller, Control, ExecCollect, ExecRequest, ExecResult, ExecSession,
+    Caller, Control, ExecCollect, ExecRequest, ExecResult, ExecSession, Held, Share,
     check::{self, check_env, check_no_nul, check_timeout},
     exec_session::{ExecEvent, ExecInput, ExecOutput},
     guest::Counts,
@@ -26,15 +26,16 @@ impl Control {
     ///
     /// # Errors
     /// `SandboxGone` at once when the sandbox ends meanwhile, `AgentLost` when the agent falls silent, `InvalidRequest`,
-    /// `NotFound`, `NotRunning`, `TooMany`, `Forbidden`.
+    /// `NotFound`, `NotRunning`, `TooMany`, `Forbidden`; `NoCapacity` when the answers of other calls fill the memory for them.
     pub async fn exec_run(
         &self,
         caller: &Caller,
         id: SandboxId,
         request: ExecRequest,
         collect: ExecCollect,
-    ) -> Result<ExecResult, Refusal> {
+    ) -> Result<Held<ExecResult>, Refusal> {
         let ExecCollect { stdin, keep } = collect;
+        let share = self.inner.answers.begin().await?;
         let session = self.exec_open(caller, id, request, stdin.is_some(), Some(keep)).await?;
         let ExecSession {
             exec_id,
@@ -45,7 +46,7 @@ impl Control {
         let feeding = feed(input, stdin);
         let mut feeding = std::pin::pin!(feeding);
         let mut fed = false;
-        let mut collecting = std::pin::pin!(collect_output(exec_id, &mut output, keep));
+        let mut collecting = std::pin::pin!(collect_output(exec_id, &mut output, keep, share));
         loop {
             tokio::select! {
                 biased;
@@ -175,22 +176,29 @@ async fn feed(mut input: ExecInput, stdin: Option<Bytes>) {
     input.end();
 }
 
-async fn collect_output(exec_id: ExecId, output: &mut ExecOutput, keep: OutputLimit) -> Result<ExecResult, Refusal> {
+async fn collect_output(
+    exec_id: ExecId,
+    output: &mut ExecOutput,
+    keep: OutputLimit,
+    mut share: Share,
+) -> Result<Held<ExecResult>, Refusal> {
     let (mut stdout, mut stderr) = (TextCapture::new(keep.0), TextCapture::new(keep.0));
     while let Some(event) = output.next().await {
         let end = match event {
             ExecEvent::Stdout(bytes) => {
                 stdout.push(&bytes);
+                share.cover(stdout.held() + stderr.held()).await?;
                 continue;
             }
             ExecEvent::Stderr(bytes) => {
                 stderr.push(&bytes);
+                share.cover(stdout.held() + stderr.held()).await?;
                 continue;
             }
             ExecEvent::End(end) => end,
         };
         refusal::unknown_end(&end.outcome)?;
-        return Ok(ExecResult {
+        let result = ExecResult {
             exec_id,
             outcome: end.outcome,
             exit_code: end.exit_code,
@@ -198,7 +206,8 @@ async fn collect_output(exec_id: ExecId, output: &mut ExecOutput, keep: OutputLi
             stdout: stdout.finish(Some(end.stdout)),
             stderr: stderr.finish(Some(end.stderr)),
             duration: Duration::from_millis(end.duration_ms),
-        });
+        };
+        return Ok(Held::new(result, share));
     }
     Err(refusal::lost())
 }

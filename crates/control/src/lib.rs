@@ -8,6 +8,7 @@
 
 mod actor;
 mod admission;
+mod answers;
 mod boot;
 mod builds;
 mod caller;
@@ -45,6 +46,7 @@ mod text;
 mod view;
 mod views;
 
+pub use answers::{Held, Share};
 pub use atoll_store::BuildStatus;
 pub use builds::BuildLog;
 pub use caller::{Caller, KeyEnd};

@@ -109,6 +109,11 @@ impl TextCapture {
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
+    /// Bytes that are kept.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The text. `summary` is what the agent says of the stream; `None` when it had no chance to.
     #[must_use]
     pub fn finish(self, summary: Option<StreamSummary>) -> OutputText {

@@ -1,6 +1,6 @@
 //! A command whose output is collected, and the list of those that run.
 
-use atoll_control::ExecResult;
+use atoll_control::{ExecResult, Held};
 use atoll_model::{ExecId, Outcome, Refusal, SandboxId};
 use axum::{
     extract::State,
@@ -47,7 +47,8 @@ pub(crate) async fn run(
             .control
             .exec_run(&caller, id, command.request, command.collect)
             .await;
-        Collected(ran)
+        let (ran, share) = Held::split(ran);
+        (Collected(ran), share)
     };
     Ok(slow::answer(deadline, work).await)
 }

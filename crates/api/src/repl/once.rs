@@ -1,6 +1,6 @@
 //! Code that runs once, in a process of its own.
 
-use atoll_control::{ExecCollect, ExecRequest};
+use atoll_control::{ExecCollect, ExecRequest, Held};
 use atoll_model::{Refusal, SandboxId};
 use axum::{
     extract::State,
@@ -87,7 +87,8 @@ pub(crate) async fn once(
     request.timeout = deadline;
     let work = async move {
         let ran = app.control.exec_run(&caller, id, request, collect).await;
-        Once { language, ran }
+        let (ran, share) = Held::split(ran);
+        (Once { language, ran }, share)
     };
     Ok(slow::answer(deadline, work).await)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use atoll_control::{CellReport, CellRequest, CellSession, CellText};
+use atoll_control::{CellReport, CellRequest, CellSession, CellText, Held};
 use atoll_model::{ContextId, Outcome, Refusal, SandboxId, limits::DEFAULT_CELL_TIMEOUT_SECONDS};
 use atoll_protocol::types::{CellEnd, CellError};
 use axum::{
@@ -170,11 +170,8 @@ pub(crate) async fn run(
     let default = std::time::Duration::from_secs(DEFAULT_CELL_TIMEOUT_SECONDS);
     let deadline = request.timeout.unwrap_or(default);
     let work = async move {
-        Ran(app
-            .control
-            .cell_run(&caller, id, context, request)
-            .await
-            .map_err(of_session))
+        let (ran, share) = Held::split(app.control.cell_run(&caller, id, context, request).await);
+        (Ran(ran.map_err(of_session)), share)
     };
     Ok(slow::answer(Some(deadline), work).await)
 }

@@ -41,7 +41,7 @@ async fn a_program_that_is_not_there_ends_as_in_a_shell() {
         let run = stack
             .control
             .exec_run(&stack.admin, id, ExecRequest::argv([program]), ExecCollect::default());
-        let result = soon(run).await.unwrap();
+        let result = soon(run).await.unwrap().into_inner();
         assert_eq!(
             (result.outcome, result.exit_code),
             (Outcome::Ok, Some(expected)),
@@ -109,7 +109,7 @@ async fn long_output_is_cut_with_its_head_and_tail_and_the_whole_lies_in_the_san
     let run = stack
         .control
         .exec_run(&stack.admin, id, ExecRequest::shell("seq 1 100000"), collect);
-    let stdout = soon(run).await.unwrap().stdout;
+    let stdout = soon(run).await.unwrap().into_inner().stdout;
     assert!(
         stdout.summary.truncated && stdout.summary.total_bytes == 588_895,
         "{:?}",
@@ -305,7 +305,10 @@ async fn a_context_keeps_state_between_cells_and_every_end_is_typed() {
             timeout: Some(Duration::from_secs(2)),
             ..CellRequest::default()
         };
-        soon(control.cell_run(admin, id, context, request)).await.unwrap()
+        soon(control.cell_run(admin, id, context, request))
+            .await
+            .unwrap()
+            .into_inner()
     };
     assert_eq!(cell("x = 20; print('hi')").await.stdout.text, "hi\n");
     let value = cell("x + 1").await;
@@ -404,5 +407,25 @@ async fn two_sandboxes_and_two_contexts_never_draw_the_same_numbers() {
         }
     }
     assert_eq!(drawn.len(), 4, "{drawn:?}");
+    stack.stop().await;
+}
+
+#[tokio::test]
+async fn all_collected_answers_together_are_bounded_until_they_are_sent() {
+    let stack = Stack::start_with(|config| config.answers_bytes = 1 << 20).await;
+    let id = stack.sandbox().await;
+    let long = || {
+        let request = ExecRequest::shell("head -c 700000 /dev/zero | tr '\\0' x");
+        stack
+            .control
+            .exec_run(&stack.admin, id, request, ExecCollect::default())
+    };
+    let first = soon(long()).await.unwrap();
+    assert_eq!(first.stdout.text.len(), 700_000);
+    let refusal = soon(long()).await.unwrap_err();
+    assert_eq!(refusal.code, ErrorCode::NoCapacity);
+    assert!(refusal.retry_after.is_some());
+    drop(first);
+    assert_eq!(soon(long()).await.unwrap().stdout.text.len(), 700_000);
     stack.stop().await;
 }

@@ -10,7 +10,7 @@ mod restarts;
 
 use std::time::Duration;
 
-use atoll_control::{ExecCollect, ExecRequest, ExecResult};
+use atoll_control::{ExecCollect, ExecRequest, ExecResult, Held};
 use atoll_model::{ErrorCode, Refusal, SandboxId};
 use atoll_testkit::Stack;
 
@@ -29,5 +29,5 @@ async fn sh(stack: &Stack, id: SandboxId, script: &str) -> Result<ExecResult, Re
     let run = stack
         .control
         .exec_run(&stack.admin, id, ExecRequest::shell(script), ExecCollect::default());
-    soon(run).await
+    soon(run).await.map(Held::into_inner)
 }
