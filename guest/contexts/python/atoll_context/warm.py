@@ -28,7 +28,7 @@ REHEARSAL_WITH = {
 class _Nowhere:
     """A channel to nobody."""
 
-    def send(self, message):
+    def send(self, message, *, hold=False):
         """Forgets it."""
 
 

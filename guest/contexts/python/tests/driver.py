@@ -74,7 +74,8 @@ class Zygote:
         assert self.peer.receive() == {"event": "ready"}
         if warm:
             self.peer.send({"op": "warm", "code": warm})
-            assert self.peer.receive() == {"event": "warmed"}
+            answer = self.peer.receive()
+            assert answer == {"event": "warmed"}, answer
         self.exited = {}
 
     def call(self, message, descriptors=()):
