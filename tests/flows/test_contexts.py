@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 from client import Context, Refused, Sandbox
+from conftest import Create
 
 
 @pytest.mark.fault(49)
@@ -130,7 +131,9 @@ def test_sixty_four_commands_at_once_all_return(sandbox: Sandbox, rounds: int):
             assert time.monotonic() - started < 5
 
 
-def test_a_context_more_than_the_bound_is_refused_with_the_bound(sandbox: Sandbox):
+def test_a_context_more_than_the_bound_is_refused_with_the_bound(create: Create):
+    # So large that its memory is not the bound.
+    sandbox = create(memory_mb=4096)
     with pytest.raises(Refused) as refused:
         for _ in range(100):
             sandbox.context()
