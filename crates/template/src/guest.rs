@@ -60,6 +60,7 @@ impl GuestImage {
     }
 
     fn write(&self, folder: &Path) -> Result<(), TemplateError> {
+        std::fs::create_dir_all(folder).map_err(TemplateError::host("make", folder))?;
         for file in &self.files {
             let path = folder.join(file.path.as_ref());
             let parent = path.parent().unwrap_or(folder);
