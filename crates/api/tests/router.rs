@@ -2,12 +2,15 @@
 
 mod support;
 
+use std::{sync::Arc, task::Poll};
+
 use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{Method, Request, StatusCode, header};
 use serde_json::json;
 use support::{Api, answer};
+use tokio::sync::Notify;
 
 const NOBODY: &str = "0b9f8f5e-5a0e-4c5b-9a7a-4d3a51f1f7c2";
 
@@ -33,15 +36,19 @@ async fn a_call_that_waits_ends_with_its_key() {
     let api = Api::start().await;
     let made = api.post("/v1/me/tokens", r#"{"label": "brief"}"#).await.json();
     let key = made["token"].as_str().unwrap().to_owned();
-    // It waits for a body that does not come.
-    let endless = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    // It waits for a body that does not come, and tells when it does so.
+    let under_way = Arc::new(Notify::new());
+    let waits = Arc::clone(&under_way);
+    let endless = Body::from_stream(stream::poll_fn(move |_| {
+        waits.notify_one();
+        Poll::<Option<Result<Bytes, std::io::Error>>>::Pending
+    }));
     let request = Request::post("/v1/sandboxes")
         .header(header::AUTHORIZATION, format!("Bearer {key}"))
         .body(endless)
         .unwrap();
     let revoked = async {
-        // The call is under way by then; if it were not, it would be refused all the same.
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        under_way.notified().await;
         let path = format!("/v1/me/tokens/{}", &key[..12]);
         let answer = api.call(Method::DELETE, &path, Body::empty()).await;
         assert!(answer.status.is_success(), "{}", answer.text);

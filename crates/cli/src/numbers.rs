@@ -5,7 +5,7 @@ use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use atoll_model::limits::MAX_TIMEOUT_SECONDS;
 
 /// The longest deadline, in seconds.
-#[allow(clippy::cast_precision_loss)] // A day in seconds is exact in a double.
+#[expect(clippy::cast_precision_loss, reason = "a day in seconds is exact in a double")]
 const LONGEST: f64 = MAX_TIMEOUT_SECONDS as f64;
 
 /// A parser of whole numbers of a range, for clap.

@@ -34,6 +34,7 @@ impl KeyEnd {
         let expired = async {
             match self.expires_at {
                 Some(at) => {
+                    // A time that is past is a negative duration, and reached at once.
                     let left = at - OffsetDateTime::now_utc();
                     tokio::time::sleep(left.try_into().unwrap_or_default()).await;
                 }

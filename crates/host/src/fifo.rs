@@ -185,6 +185,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_belongs_together_goes_in_one_write() {
+        let folder = tempfile::tempdir().unwrap();
+        make_fifos(folder.path()).unwrap();
+        let mut port = FifoPort::open(folder.path()).unwrap();
+        let slices = [b"head".as_slice(), b"body", b"end"].map(IoSlice::new);
+        assert!(port.is_write_vectored());
+        assert_eq!(port.write_vectored(&slices).await.unwrap(), 11);
+    }
+
+    #[tokio::test]
     async fn another_owner_takes_over_and_the_end_of_the_guest_is_the_end_of_the_stream() {
         let folder = tempfile::tempdir().unwrap();
         make_fifos(folder.path()).unwrap();

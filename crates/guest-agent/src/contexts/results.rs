@@ -160,10 +160,7 @@ mod tests {
         }
         results.add(result(1, Some(&"x".repeat(most))));
         let (lengths, last) = told(results).await;
-        assert_eq!(
-            lengths[..8],
-            [most - 100, most - 100, most - 100, 1, 1, 1, 1, 1].map(|length| length)
-        );
+        assert_eq!(lengths[..8], [most - 100, most - 100, most - 100, 1, 1, 1, 1, 1]);
         assert_eq!(last, "[6 more results were not kept]");
     }
 

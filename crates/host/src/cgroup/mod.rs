@@ -251,10 +251,7 @@ impl Cgroup {
     }
 
     /// Whether its processes stand still.
-    ///
-    /// # Errors
-    /// As [`thaw`](Self::thaw).
-    pub fn is_frozen(&self) -> io::Result<bool> {
+    fn is_frozen(&self) -> io::Result<bool> {
         match &self.layout {
             Layout::V1(hierarchies) => hierarchies.is_frozen(),
             Layout::V2(folder) => v2::is_frozen(folder),
